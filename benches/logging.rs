@@ -56,9 +56,9 @@ fn pair(criterion: &mut Criterion) {
         let logged =
             Null::new(&device).logging(config.write_to(std::io::sink()).expect("there is a thread for it"));
         group.bench_function(name, |bencher| {
-            bencher.iter_custom(|count| in_bursts(&logged, stream, Some(logged.log()), count));
+            bencher.iter_custom(|count| in_bursts(&logged, stream, Some(logged.book()), count));
         });
-        assert_eq!(logged.log().stalls(), 0, "a burst has room");
+        assert_eq!(logged.book().stalls(), 0, "a burst has room");
     }
     let logged =
         Null::new(&device).logging(Log::write_to(std::io::sink()).expect("there is a thread for it"));

@@ -32,12 +32,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let stats = stack.upstream();
     println!("{}", stats.counts());
-    for tag in stats.tally().by_tag() {
+    for tag in stats.book().by_tag() {
         println!("  {:8}{:4} allocations, {:8} KiB", tag.tag, tag.allocations, tag.bytes >> 10);
     }
 
-    stack.log().flush()?;
-    println!("log:  {} ({} rows)", log_file.display(), stack.log().rows());
+    stack.book().flush()?;
+    println!("log:  {} ({} rows)", log_file.display(), stack.book().rows());
     println!("page: {}", alluvion_cli::write_page(&log_file, &page)?);
 
     if let Some(sim) = sim {

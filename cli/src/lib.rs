@@ -64,7 +64,7 @@ use failure::Failure;
 /// let device = Sim::new().device(0);
 /// let stack = CudaAsync::new(&device)?.logging(LogConfig::default().create(&log)?);
 /// drop(DeviceVec::from_slice_in(&[1_u32, 2, 3], device.stream()?.as_ref(), &stack)?);
-/// stack.log().flush()?;
+/// stack.book().flush()?;
 ///
 /// let printed = alluvion_cli::write_page(&log, &page)?;
 /// assert!(printed.contains("page.html: 2 events"), "{printed}");

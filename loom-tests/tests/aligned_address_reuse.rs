@@ -22,7 +22,7 @@ fn layout() -> Layout {
 fn come_and_go(aligned: &Aligned<Few>) -> bool {
     let Ok(block) = aligned.allocate_sync(layout()) else { return false };
     assert_eq!(block.address() % ALIGNMENT, 0);
-    assert_eq!(aligned.moves().origin(block).address() + ALIGNMENT - OFFSET, block.address());
+    assert_eq!(aligned.book().origin(block).address() + ALIGNMENT - OFFSET, block.address());
     // SAFETY: the block came from there with this layout, and nothing uses it.
     unsafe { aligned.deallocate_sync(block, layout()) };
     true
@@ -43,7 +43,7 @@ fn a_block_goes_back_from_where_it_began() {
             let both = other.join().unwrap() && mine;
             assert!(both || count == 1);
             SEEN[usize::from(both)].note(count == 1);
-            assert_eq!(aligned.moves().moved_blocks(), 0);
+            assert_eq!(aligned.book().moved_blocks(), 0);
             assert_eq!(Aligned::upstream(&aligned).free_count() as u64, count);
         });
     }

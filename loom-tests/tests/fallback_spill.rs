@@ -45,7 +45,7 @@ fn who_frees_a_block_of_the_second_sees_that_it_is_one() {
         freeing.join().expect("it says what is wrong itself");
         let left = passing.lock().unwrap().take();
         left.into_iter().for_each(|block| give(&resource, block));
-        assert_eq!((resource.spill().live_blocks(), resource.spill().live_bytes()), (0, 0));
+        assert_eq!((resource.book().live_blocks(), resource.book().live_bytes()), (0, 0));
         second.assert_whole();
     });
     assert!(PASSED.iter().all(|seen| seen.times() > 0), "{PASSED:?}");
@@ -72,7 +72,7 @@ fn each_block_goes_home() {
         };
         use_once(&resource);
         other.join().expect("it says what is wrong itself");
-        assert_eq!(resource.spill().live_blocks(), 0);
+        assert_eq!(resource.book().live_blocks(), 0);
         first.assert_whole();
         second.assert_whole();
     });

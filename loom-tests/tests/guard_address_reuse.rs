@@ -43,7 +43,7 @@ fn an_entry_is_its_own_blocks() {
             let both = other.join().unwrap() && mine;
             assert!(both || count == 1);
             SEEN[usize::from(both)].note(count == 1);
-            let watch = guard.watch();
+            let watch = guard.book();
             watch.check().expect("nothing is wrong");
             assert_eq!((watch.violations(), watch.live_blocks()), (vec![], 0));
             let looked_at = (watch.verified(), watch.unverified());
@@ -67,11 +67,11 @@ fn a_check_beside_a_free_finds_each_block_once() {
             let guard = Arc::clone(&guard);
             move || assert!(come_and_go(&guard, &stream))
         });
-        guard.watch().poll();
-        SEEN[usize::from(guard.watch().verified() == 1)].note(true);
+        guard.book().poll();
+        SEEN[usize::from(guard.book().verified() == 1)].note(true);
         other.join().unwrap();
-        guard.watch().check().expect("nothing is wrong");
-        assert_eq!((guard.watch().verified(), guard.watch().found()), (1, 0));
+        guard.book().check().expect("nothing is wrong");
+        assert_eq!((guard.book().verified(), guard.book().found()), (1, 0));
     });
     assert!(SEEN.iter().all(|seen| seen.times() > 0), "{SEEN:?}");
 }
@@ -94,7 +94,7 @@ fn a_double_free_reaches_the_upstream_once() {
         });
         free(&guard, &own);
         other.join().unwrap();
-        assert_eq!((Guard::upstream(&guard).free_count(), guard.watch().found()), (1, 1));
+        assert_eq!((Guard::upstream(&guard).free_count(), guard.book().found()), (1, 1));
     });
 }
 
@@ -109,16 +109,16 @@ fn a_free_that_goes_past_the_book_is_caught() {
         let block = guard.allocate(layout(), stream.as_ref()).expect("there is one");
         let other = spawn({
             let guard = Arc::clone(&guard);
-            move || guard.watch().poll()
+            move || guard.book().poll()
         });
         let before = alluvion::DevicePtr::new(block.address() - 256).expect("it is in the block");
         // SAFETY: the upstream's block begins there, and nothing uses it any more.
         unsafe { Guard::upstream(&guard).deallocate(before, layout(), stream.as_ref()) };
         other.join().unwrap();
         come_and_go(&guard, &stream);
-        guard.watch().check().expect("nothing is wrong");
+        guard.book().check().expect("nothing is wrong");
         assert!(
-            guard.watch().verified() == 2 && guard.watch().live_blocks() == 0,
+            guard.book().verified() == 2 && guard.book().live_blocks() == 0,
             "a block was not looked at once"
         );
     });

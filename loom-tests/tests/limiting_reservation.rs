@@ -48,7 +48,7 @@ fn the_upstream_never_has_more_out_than_the_limit() {
         let had = try_once(&limited) + other.join().expect("it does not panic");
         SEEN[had].note(true);
         assert_eq!((ground.refused(), limited.used_bytes()), (0, 0));
-        assert!(limited.allowance().peak_bytes() == 2 * UNIT);
+        assert!(limited.book().peak_bytes() == 2 * UNIT);
         ground.assert_whole();
     });
     assert_eq!(SEEN[0].times(), 0, "whoever is refused is so because the other has some");

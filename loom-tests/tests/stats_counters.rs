@@ -96,9 +96,9 @@ fn a_scope_begins_beside_an_allocation() {
             let stats = Arc::clone(&stats);
             move || take(&stats, 8)
         });
-        let outer = stats.tally().push();
+        let outer = stats.book().push();
         other.join().unwrap();
-        let inner = stats.tally().pop().expect("it was pushed");
+        let inner = stats.book().pop().expect("it was pushed");
         assert_eq!(outer.bytes.total + inner.bytes.total, 108);
         assert_eq!(inner.bytes.peak, inner.bytes.live);
         SEEN[usize::from(inner.bytes.total == 8)].note(true);

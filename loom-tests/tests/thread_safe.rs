@@ -95,7 +95,7 @@ fn one_thread_at_a_time_is_inside() {
         come_and_go(&*shared);
         other.join().unwrap();
         assert_eq!(shared.look(Alone::calls).expect("nobody is inside"), 4);
-        assert_eq!((shared.reentries().refused(), shared.reentries().parked()), (0, 0));
+        assert_eq!((shared.book().refused(), shared.book().parked()), (0, 0));
     });
 }
 
@@ -117,7 +117,7 @@ fn what_is_freed_from_within_goes_back_before_the_call_returns() {
             assert!(shared.allocate_sync(layout()).is_err(), "it would wait for itself");
             // SAFETY: the block came from there with this layout, and nothing uses it.
             unsafe { shared.deallocate_sync(first, layout()) };
-            assert_eq!(shared.reentries().waiting(), 1);
+            assert_eq!(shared.book().waiting(), 1);
         });
         let set = shared.look(|alone| alone.within.set(within).is_ok());
         assert!(set.expect("nobody is inside"));
@@ -127,14 +127,14 @@ fn what_is_freed_from_within_goes_back_before_the_call_returns() {
             let shared = Arc::clone(&shared);
             move || {
                 let block = allocate(&shared);
-                (block == first, shared.reentries().waiting())
+                (block == first, shared.book().waiting())
             }
         });
         let mine = allocate(&shared);
         let (is_first, waiting) = other.join().unwrap();
         SEEN[usize::from(is_first)].note(true);
         assert!(waiting == 0 && is_first != (mine == first), "what was parked went to one of the two");
-        assert_eq!((shared.reentries().refused(), shared.reentries().parked()), (1, 1));
+        assert_eq!((shared.book().refused(), shared.book().parked()), (1, 1));
         // Four of those who came to stay, and one that came back.
         assert_eq!(shared.look(Alone::calls).expect("nobody is inside"), 4);
     });

@@ -40,7 +40,7 @@ fn an_entry_is_its_own_blocks() {
             SEEN[usize::from(both)].note(count == 1);
             let left = tracking.outstanding();
             assert!(left.is_clean(), "{left}");
-            assert_eq!(tracking.register().live_bytes(), 0);
+            assert_eq!(tracking.book().live_bytes(), 0);
         });
     }
     assert!(SEEN.iter().all(|seen| seen.times() > 0), "one after the other, and not: {SEEN:?}");
@@ -63,7 +63,7 @@ fn a_double_free_reaches_the_upstream_once() {
         free(&tracking);
         other.join().unwrap();
         assert_eq!(Tracking::upstream(&tracking).free_count(), 1);
-        assert_eq!(tracking.register().misuse_count(), 1);
+        assert_eq!(tracking.book().misuse_count(), 1);
     });
 }
 

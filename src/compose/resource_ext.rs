@@ -191,7 +191,7 @@ pub trait ResourceExt: Resource {
     /// });
     /// let _live = DeviceVec::<u8, _>::zeroed_in(512 << 10, &sim.device(0).stream()?, &resource)?;
     /// assert!(resource.allocate_sync(Layout::from_bytes(1 << 20)?).unwrap_err().is_out_of_memory());
-    /// assert_eq!(resource.appeals().asked(), 1);
+    /// assert_eq!(resource.book().asked(), 1);
     /// # Ok::<(), alluvion::Error>(())
     /// ```
     #[must_use]

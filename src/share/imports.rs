@@ -244,7 +244,9 @@ impl OpenHold {
     /// still here is the merit of those who came before.
     fn of(self: Arc<Self>, message: &Message) -> Result<Arc<Self>, Error> {
         if self.message != *message {
-            return Err(Error::malformed_file("the message is not the one that its exporter made".to_owned()));
+            return Err(Error::malformed_file(
+                "the message is not the one that its exporter made".to_owned(),
+            ));
         }
         match &self.hold {
             Some(hold) if !hold.exporter_lives() => Err(Error::stale(lease::OVER)),

@@ -115,7 +115,7 @@ fn counting_costs_no_heap() {
     let heap = heap_of(|| {
         std::thread::scope(|scope| {
             let others =
-                scope.spawn(|| (0..100).for_each(|_| assert_eq!(stats.tally().measure(|| ()).1.failures, 0)));
+                scope.spawn(|| (0..100).for_each(|_| assert_eq!(stats.book().measure(|| ()).1.failures, 0)));
             assert_eq!(heap_of(|| pairs(1000)), (0, 0), "on this thread");
             others.join().unwrap();
         });

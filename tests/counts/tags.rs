@@ -23,7 +23,7 @@ fn tags_take_memory_by_how_many_a_thread_uses() {
         let allocate = |name| with_tag(name, || stats.allocate_sync(layout_of(1)).is_ok());
         let (_, bytes) = heap_of(|| assert!(names.iter().all(|name| allocate(name))));
         // That of no tag among them.
-        assert_eq!(stats.tally().by_tag().len(), used + 1);
+        assert_eq!(stats.book().by_tag().len(), used + 1);
         bytes
     };
     let (low, high, many) = (bytes_of(0..1), bytes_of(19_999..20_000), bytes_of(18_000..19_000));

@@ -40,7 +40,7 @@ fn what_is_honoured_below_wastes_nothing() {
     let held: Vec<_> = (0..16).map(|_| Held::of(&resource, 1 << 20, stream.as_ref())).collect();
     let status = resource.upstream().status();
     assert_eq!((status.live_bytes, status.reserved_bytes), (16 << 20, 16 << 20));
-    assert_eq!(resource.moves().moved_blocks(), 0);
+    assert_eq!(resource.book().moved_blocks(), 0);
     held.into_iter().for_each(|block| block.free(stream.as_ref()));
     assert_eq!(resource.max_align(), 2 << 20);
 }
@@ -60,7 +60,7 @@ fn what_has_no_room_to_move_is_out_of_memory() {
     assert_eq!(error.kind(), ErrorKind::UnsupportedAlignment);
     // `Null` has any size: none of them has reached it.
     assert!(resource.upstream().upstream().allocate_sync(largest).is_ok());
-    assert_eq!(resource.moves().moved_blocks(), 0);
+    assert_eq!(resource.book().moved_blocks(), 0);
 }
 
 /// The book is closed before the upstream frees: another thread may be given the same address at once, and enter it.
@@ -82,7 +82,7 @@ fn an_address_may_come_back_at_once() {
             });
         }
     });
-    assert_eq!(resource.moves().moved_blocks(), 0);
+    assert_eq!(resource.book().moved_blocks(), 0);
     resource.upstream().assert_clean();
 }
 
@@ -146,11 +146,11 @@ fn a_refused_hint_neither_fails_nor_loses_the_block() {
         block.check(7, stream.as_ref());
         block.free(stream.as_ref());
     }
-    assert_eq!((resource.hints().queued(), resource.hints().refused()), (0, 3));
+    assert_eq!((resource.book().queued(), resource.book().refused()), (0, 3));
     // What the source is does not hang on what the driver once said.
-    assert_eq!(resource.hints().migrates(), Some(true));
+    assert_eq!(resource.book().migrates(), Some(true));
     Held::of(&resource, 1000, stream.as_ref()).free(stream.as_ref());
-    assert_eq!(resource.hints().queued(), 1);
+    assert_eq!(resource.book().queued(), 1);
     resource.upstream().assert_clean();
     bench.check();
 }
@@ -168,7 +168,7 @@ fn a_capture_is_left_alone() {
     sim.begin_capture(0, raw, CaptureMode::Global).expect("a stream can capture");
     let block = Held::of(&pool, 1000, stream.as_ref());
     let graph = sim.end_capture(0, raw).expect("the capture is whole");
-    assert_eq!((graph.node_count(), pool.hints().queued()), (0, 1));
+    assert_eq!((graph.node_count(), pool.book().queued()), (0, 1));
     block.free(stream.as_ref());
     bench.check();
 }

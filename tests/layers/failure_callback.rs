@@ -55,7 +55,7 @@ fn a_source_that_is_out_is_reported_with_what_is_known() {
     assert_eq!(told.try_recv().map(|report| report.stream), Ok(None));
     let error = resource.allocate_sync(layout_of(1 << 40)).unwrap_err();
     assert_eq!(error.out_of_memory_report().map(|report| report.cause), Some(Cause::TooLarge), "{error}");
-    assert_eq!((told.try_iter().count(), resource.appeals().asked()), (0, 2), "no handler helps with that");
+    assert_eq!((told.try_iter().count(), resource.book().asked()), (0, 2), "no handler helps with that");
     Held::adopt(&resource, live.0, live.1).free(stream.as_ref());
     bench.check();
 }
@@ -100,7 +100,7 @@ fn other_errors_pass() {
     let (resource, told) = telling(CudaAsync::new(&bench.device()).unwrap(), &[Relief::Freed; 9]);
     let there = bench.second_device().unwrap().stream().unwrap();
     assert!(resource.allocate(layout_of(1), there.as_ref()).unwrap_err().is_device_mismatch());
-    assert_eq!((told.try_iter().count(), resource.appeals().asked()), (0, 0));
+    assert_eq!((told.try_iter().count(), resource.book().asked()), (0, 0));
     assert_eq!(resource.id(), resource.upstream().id());
 }
 
@@ -126,12 +126,12 @@ fn who_frees_nothing_is_asked_three_times() {
     let bench = Bench::sim();
     let stream = bench.stream();
     let (resource, told) = telling(Cuda::new(&bench.device()).limiting(256), &[Relief::Freed; 99]);
-    let _all = resource.upstream().allowance().reserve(256).unwrap();
+    let _all = resource.upstream().book().reserve(256).unwrap();
     for _ in 0..2 {
         assert!(resource.allocate(layout_of(1), stream.as_ref()).unwrap_err().is_out_of_memory());
         assert!(told.try_iter().map(|report| report.attempt).eq(1..=3));
     }
-    assert_eq!((resource.appeals().asked(), resource.appeals().failed()), (6, 2));
+    assert_eq!((resource.book().asked(), resource.book().failed()), (6, 2));
 }
 
 /// Figures that change for ever are no reason to go on for ever.
@@ -144,12 +144,12 @@ fn a_handler_is_not_asked_without_end() {
     let resource = Arc::clone(&limited).failure_callback(move |_| {
         // Takes and gives in turn, which moves the figures and helps nobody.
         let mut held = asked.lock().unwrap();
-        *held = if held.is_some() { None } else { busy.allowance().reserve(256).ok() };
+        *held = if held.is_some() { None } else { busy.book().reserve(256).ok() };
         Relief::Freed
     });
-    let _most = limited.allowance().reserve(MIB - 256).unwrap();
+    let _most = limited.book().reserve(MIB - 256).unwrap();
     assert!(resource.allocate(layout_of(512), stream.as_ref()).is_err());
-    assert_eq!(resource.appeals().asked(), 1024);
+    assert_eq!(resource.book().asked(), 1024);
 }
 
 #[test]
@@ -157,11 +157,11 @@ fn a_handler_that_panics_has_freed_nothing() {
     let bench = Bench::sim();
     let stream = bench.stream();
     let limited = Cuda::new(&bench.device()).limiting(256);
-    let _all = limited.allowance().reserve(256).unwrap();
+    let _all = limited.book().reserve(256).unwrap();
     let resource = limited.failure_callback(|_| resume_unwind(Box::new("on purpose")));
     assert!(resource.allocate(layout_of(1), stream.as_ref()).unwrap_err().is_out_of_memory());
     assert!(resource.allocate_sync(layout_of(1)).unwrap_err().is_out_of_memory());
-    assert_eq!(resource.appeals().asked(), 2);
+    assert_eq!(resource.book().asked(), 2);
 }
 
 /// The handlers of a pool below are asked before, and none is asked by what another asks for.
@@ -219,7 +219,7 @@ fn four_threads_ask_at_once() {
         }
     });
     assert_eq!((hoard.lock().unwrap().len(), limited.used_bytes()), (0, 4 * MIB));
-    assert_eq!((resource.appeals().rescued(), resource.appeals().failed()), (4, 0));
+    assert_eq!((resource.book().rescued(), resource.book().failed()), (4, 0));
 }
 
 #[test]
@@ -237,9 +237,9 @@ fn a_call_that_fails_is_asked_about_and_loses_nothing() {
     let swept = Sweep::new().codes(&[Code::OUT_OF_MEMORY]).run(|sim| {
         let (device, stream) = (sim.device(0), sim.device(0).stream()?);
         let resource = Cuda::new(&device).failure_callback(|_| Relief::Freed);
-        let failed_before = resource.appeals().failed();
+        let failed_before = resource.book().failed();
         Held::allocate(&resource, layout_of(3 * MIB), stream.as_ref())?.free(stream.as_ref());
-        assert_eq!(resource.appeals().failed(), failed_before);
+        assert_eq!(resource.book().failed(), failed_before);
         stream.synchronize()
     });
     assert!(swept.runs > 0, "{swept}");

@@ -56,7 +56,7 @@ fn other_errors_pass_and_bad_requests_reach_nobody() {
     assert!(resource.allocate_sync(coarse).unwrap_err().is_alignment());
     assert_eq!(resource.second().asked(), 0);
     let nothing = resource.allocate(layout_of(0), stream.as_ref()).unwrap();
-    assert_eq!((nothing, resource.spill().served()), (layout_of(0).dangling(), 0));
+    assert_eq!((nothing, resource.book().served()), (layout_of(0).dangling(), 0));
     Held::adopt(&resource, nothing, layout_of(0)).free(stream.as_ref());
     bench.check();
 }
@@ -125,9 +125,9 @@ fn an_address_changes_sides_and_each_block_goes_home() {
             });
         }
     });
-    assert!(resource.spill().served() > 100, "the first has room for two to four of twelve");
+    assert!(resource.book().served() > 100, "the first has room for two to four of twelve");
     assert_eq!(
-        (resource.spill().live_blocks(), resource.spill().live_bytes(), allowance.used_bytes()),
+        (resource.book().live_blocks(), resource.book().live_bytes(), allowance.used_bytes()),
         (0, 0, 0)
     );
     // Each side got back what it gave, and nothing else.
@@ -159,10 +159,10 @@ fn three_in_a_row() {
     let resource = resource.fallback(Managed::new(&device).unwrap().limiting(MIB)).unwrap();
     let resource = resource.fallback(Pinned::new(&device).unwrap().limiting(MIB)).unwrap();
     let blocks: Vec<_> = (0..3).map(|_| Held::of(&resource, MIB, stream.as_ref())).collect();
-    assert_eq!([resource.spill().live_blocks(), resource.upstream().spill().live_blocks()], [1, 1]);
+    assert_eq!([resource.book().live_blocks(), resource.upstream().book().live_blocks()], [1, 1]);
     assert!(resource.allocate(layout_of(1), stream.as_ref()).is_err());
     blocks.into_iter().for_each(|block| block.free(stream.as_ref()));
-    assert_eq!([resource.spill().live_blocks(), resource.upstream().spill().live_blocks()], [0, 0]);
+    assert_eq!([resource.book().live_blocks(), resource.upstream().book().live_blocks()], [0, 0]);
     bench.check();
 }
 
@@ -177,7 +177,7 @@ fn a_call_that_fails_loses_no_block() {
             let second = Cuda::new(&device).pool(PoolConfig::default())?.limiting(4 * MIB);
             let resource = first.fallback(second)?;
             let outcome = use_both(&resource, &stream);
-            assert_eq!((resource.spill().live_blocks(), resource.second().used_bytes()), (0, 0));
+            assert_eq!((resource.book().live_blocks(), resource.second().used_bytes()), (0, 0));
             outcome.and(stream.synchronize())
         },
     );

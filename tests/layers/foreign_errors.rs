@@ -175,7 +175,7 @@ fn a_handler_that_fails_decides_the_error() {
     let held = Held::of(&resource, 4096, stream.as_ref());
     let error = resource.allocate(layout_of(1), stream.as_ref()).unwrap_err();
     assert_eq!((error.kind(), number(&error)), (ErrorKind::Foreign, Some(1)), "{error}");
-    assert_eq!((resource.appeals().asked(), resource.appeals().failed()), (2, 1));
+    assert_eq!((resource.book().asked(), resource.book().failed()), (2, 1));
     held.free(stream.as_ref());
     Held::of(&resource, 4096, stream.as_ref()).free(stream.as_ref());
     bench.check();

@@ -46,8 +46,8 @@ fn kernels_that_miscount_are_found_under_every_schedule() {
         over.free(second.as_ref());
         under.free(second.as_ref());
         clean.free(second.as_ref());
-        guard.watch().check().unwrap();
-        let found = guard.watch().violations();
+        guard.book().check().unwrap();
+        let found = guard.book().violations();
         let seen: Vec<_> = found.iter().map(|one| (one.block, damage(one.kind).offset, one.stream)).collect();
         assert_eq!(
             seen,
@@ -92,8 +92,8 @@ fn a_block_that_was_not_used_may_be_freed_anywhere() {
             Held::of(&guard, 5000, first.as_ref()).free_sync();
             Held::allocate_sync(&guard, layout_of(5000)).unwrap().free(second.as_ref());
         }
-        guard.watch().check().unwrap();
-        assert_eq!((guard.watch().verified(), guard.watch().found()), (15, 0), "seed {seed}");
+        guard.book().check().unwrap();
+        assert_eq!((guard.book().verified(), guard.book().found()), (15, 0), "seed {seed}");
         drop(guard);
         bench.check();
     }
@@ -111,14 +111,14 @@ fn what_is_not_live_is_not_freed() {
     assert_eq!(heard.misuse().map(|misuse| misuse.what), Some(MisuseKind::NotOut));
     assert_eq!(only(&guard).kind, TrespassKind::NotLive);
     Held::adopt(&guard, pointer.offset(256), layout).free_sync();
-    assert_eq!((guard.watch().found(), guard.watch().violations()[1].stream), (2, None));
+    assert_eq!((guard.book().found(), guard.book().violations()[1].stream), (2, None));
     seen_by_the_machine(&bench, 2);
     // With the wrong layout it is freed all the same, with the right one.
     let block = Held::of(&guard, 1000, stream.as_ref());
     Held::adopt(&guard, block.into_parts().0, layout_of(2000)).free(stream.as_ref());
-    let found = guard.watch().violations()[2];
+    let found = guard.book().violations()[2];
     assert_eq!((found.bytes, found.kind), (1000, TrespassKind::WrongLayout { freed_bytes: 2000 }));
-    assert_eq!(guard.watch().live_blocks(), 0);
+    assert_eq!(guard.book().live_blocks(), 0);
     stream.synchronize().unwrap();
     guard.trim(0).unwrap();
     guard.upstream().assert_clean();
@@ -141,12 +141,8 @@ fn the_handler_is_told_and_may_panic_or_allocate() {
         scribble(block.pointer, 10, 1, stream.as_ref());
         block.free(stream.as_ref());
     }
-    guard.watch().check().unwrap();
-    assert_eq!(
-        (guard.watch().found(), guard.watch().violations().len()),
-        (2000, 1024),
-        "the rest is counted"
-    );
+    guard.book().check().unwrap();
+    assert_eq!((guard.book().found(), guard.book().violations().len()), (2000, 1024), "the rest is counted");
     // In the quarantine nothing more has happened; the last are told of when the guard is dropped.
     let block = Held::of(&guard, 10, stream.as_ref());
     scribble(block.pointer, -1, 1, stream.as_ref());
@@ -179,20 +175,20 @@ fn a_capture_is_left_alone() {
     before.free(stream.as_ref());
     within.free(stream.as_ref());
     unordered.free(stream.as_ref());
-    assert!(guard.watch().quarantined_bytes() > 3000, "until somebody can say when it is over");
-    guard.watch().poll();
+    assert!(guard.book().quarantined_bytes() > 3000, "until somebody can say when it is over");
+    guard.book().poll();
     guard.trim(0).unwrap();
-    assert!(guard.watch().quarantined_bytes() > 3000);
+    assert!(guard.book().quarantined_bytes() > 3000);
     let graph = sim.end_capture(0, raw).expect("the capture is whole");
     assert_eq!(graph.node_count(), 0);
     across.free(stream.as_ref());
-    guard.watch().check().unwrap();
-    let watch = guard.watch();
+    guard.book().check().unwrap();
+    let watch = guard.book();
     assert_eq!((watch.found(), watch.verified(), watch.unverified()), (0, 1, 4), "{watch:?}");
     stream.synchronize().unwrap();
     other.synchronize().unwrap();
     guard.trim(0).unwrap();
-    assert_eq!(guard.watch().quarantined_bytes(), 0);
+    assert_eq!(guard.book().quarantined_bytes(), 0);
     guard.upstream().assert_clean();
     drop(guard);
     bench.check();
@@ -210,8 +206,8 @@ fn without_pinned_memory_it_says_so() {
         scribble(block.pointer, 1000, 1, stream.as_ref());
         block.free(stream.as_ref());
     }
-    guard.watch().check().unwrap();
-    assert_eq!((guard.watch().found(), guard.watch().verified(), guard.watch().unverified()), (0, 0, 10));
+    guard.book().check().unwrap();
+    assert_eq!((guard.book().found(), guard.book().verified(), guard.book().unverified()), (0, 0, 10));
     drop(guard);
     seen_by_the_machine(&bench, 10);
     bench.check();
@@ -226,7 +222,7 @@ fn what_it_costs_is_as_documented() {
     let guard = guarded(Cuda::new(&bench.device()).pool(PoolConfig::default().initial(4 << 20)).unwrap());
     // Has the pools take what they need.
     Held::of(&guard, 1000, stream.as_ref()).free(stream.as_ref());
-    guard.watch().check().unwrap();
+    guard.book().check().unwrap();
     let before = sim.calls();
     let block = Held::of(&guard, 1000, stream.as_ref());
     let made = sim.calls() - before;
@@ -257,10 +253,10 @@ fn threads_keep_out_of_each_others_books() {
             });
         }
     });
-    guard.watch().check().unwrap();
+    guard.book().check().unwrap();
     bench.device().synchronize().unwrap();
     guard.trim(0).unwrap();
-    let watch = guard.watch();
+    let watch = guard.book();
     assert_eq!((watch.verified(), watch.unverified(), watch.found(), watch.live_blocks()), (800, 0, 0, 0));
     guard.upstream().assert_clean();
     drop(guard);
@@ -278,7 +274,7 @@ fn a_lost_context_ends_the_watch_in_silence() {
     sim.poison(0, Code::ILLEGAL_ADDRESS);
     block.free(stream.as_ref());
     assert!(guard.allocate(layout_of(1), stream.as_ref()).unwrap_err().is_context_lost());
-    assert_eq!((guard.watch().found(), guard.watch().unverified()), (0, 2));
+    assert_eq!((guard.book().found(), guard.book().unverified()), (0, 2));
     drop(guard);
     bench.check_hazards();
 }
@@ -311,9 +307,9 @@ fn use_guard<R: DeviceAccessible>(sim: &Sim, make: impl Fn(&Sim) -> Result<R, Er
         guard.trim(0)?;
         Held::allocate(&guard, layout_of(500), second.as_ref())?.free(second.as_ref());
         second.synchronize()?;
-        guard.watch().check()
+        guard.book().check()
     })();
-    let found = guard.watch().violations();
+    let found = guard.book().violations();
     assert!(found.is_empty(), "a clean program was told of: {}", found[0]);
     drop(guard);
     outcome.and(device.synchronize())
@@ -353,9 +349,9 @@ fn a_driver_that_refuses_everything_for_a_while_loses_nothing() {
         });
         sim.clear_faults();
         stream.synchronize().unwrap();
-        guard.watch().check().unwrap();
+        guard.book().check().unwrap();
         guard.trim(0).unwrap();
-        let watch: &GuardBook = guard.watch();
+        let watch: &GuardBook = guard.book();
         assert_eq!((watch.found(), watch.live_blocks(), watch.quarantined_bytes()), (0, 0, 0), "{call:?}");
         guard.upstream().assert_clean();
         drop(guard);

@@ -73,7 +73,7 @@ fn a_limit_counts_pages_and_no_addresses() {
     assert_eq!(pages.create(4 * MIB + 1).unwrap_err().kind(), alluvion::ErrorKind::InvalidArgument);
     // Blocks and pages share the limit.
     assert!(limited.allocate_sync(layout_of(3 * MIB)).unwrap_err().is_out_of_memory());
-    assert_eq!((limited.used_bytes(), limited.allowance().refusals()), (6 * MIB, 2));
+    assert_eq!((limited.used_bytes(), limited.book().refusals()), (6 * MIB, 2));
     // SAFETY: nothing is mapped in the range, and the page has no address.
     unsafe { pages.map(page, range) }.unwrap();
     // SAFETY: the page is mapped there, and no work uses it.
@@ -118,7 +118,7 @@ fn a_pool_over_limited_pages_stays_within_the_limit() {
     }
     assert!(pool.allocate(layout_of(21 * MIB), stream.as_ref()).unwrap_err().is_out_of_memory());
     bench.check();
-    let limited = pool.upstream().allowance().clone();
+    let limited = pool.upstream().book().clone();
     drop(pool);
     assert_eq!(limited.used_bytes(), 0);
 }
@@ -149,7 +149,7 @@ fn what_the_upstream_refuses_goes_back() {
     let outer = Cuda::new(&bench.device()).limiting(2 * MIB).limiting(5 * MIB);
     let error = outer.allocate(layout_of(4 * MIB), stream.as_ref()).unwrap_err();
     assert_eq!((error.limit(), error.requested_bytes()), (Some(2 * MIB), Some(4 * MIB)));
-    assert_eq!((outer.used_bytes(), outer.allowance().peak_bytes()), (0, 4 * MIB));
+    assert_eq!((outer.used_bytes(), outer.book().peak_bytes()), (0, 4 * MIB));
     let faulty = Faulty::every_nth(Cuda::new(&bench.device()), 2).limiting(MIB);
     for _ in 0..10 {
         Held::of(&faulty, MIB, stream.as_ref()).free(stream.as_ref());
@@ -267,10 +267,10 @@ fn truth() -> Arc<Truth> {
 fn eight_threads_never_exceed_a_limit_and_are_not_refused_for_nothing() {
     let (bench, truth) = (Bench::sim(), truth());
     let resource = counted(&bench, &truth).limiting(256 * KIB);
-    never_above(&resource, resource.allowance(), &truth, &bench);
+    never_above(&resource, resource.book(), &truth, &bench);
     // And where an address is free again before its free has returned.
     let delayed = Delayed::new(counted(&bench, &truth), Duration::ZERO).limiting(256 * KIB);
-    never_above(&delayed, delayed.allowance(), &truth, &bench);
+    never_above(&delayed, delayed.book(), &truth, &bench);
 }
 
 #[test]
@@ -333,7 +333,7 @@ fn use_budget<U: DeviceAccessible>(
     first: &alluvion::Stream,
     second: &alluvion::Stream,
 ) -> Result<(), Error> {
-    let mut aside = jobs.allowance().reserve(4 * MIB)?;
+    let mut aside = jobs.book().reserve(4 * MIB)?;
     for bytes in [3000, 3 * MIB] {
         let block = Held::allocate(jobs, layout_of(bytes), first.as_ref())?;
         let filled = block.touch(1, first.as_ref());
@@ -487,6 +487,6 @@ fn room_that_was_given_is_there_for_whoever_is_told() {
             });
         }
     });
-    assert_eq!(resource.allowance().refusals(), 0);
+    assert_eq!(resource.book().refusals(), 0);
     bench.check();
 }

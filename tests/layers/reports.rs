@@ -82,7 +82,7 @@ fn every_limit_reports() {
         error.to_string(),
         "out of memory: Allowance `jobs` refused 4.0 MiB (4194305 B): more than can ever be had; live 0 B, limit 4 MiB"
     );
-    let mut reservation = budget.allowance().reserve(MIB).unwrap();
+    let mut reservation = budget.book().reserve(MIB).unwrap();
     let error = budget.allocate_within(&mut reservation, layout_of(2 * MIB), stream.as_ref()).unwrap_err();
     assert_eq!((told(&error).0, error.limit(), error.limit_name()), ("Reservation", Some(MIB), Some("join")));
     bench.check();

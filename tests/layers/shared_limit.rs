@@ -426,7 +426,7 @@ fn what_is_out_when_a_layer_goes_stays_counted() {
     let layer: Budget<_> = Cuda::new(&sim.device(0)).budget(join(&config.clone().member("leaks")));
     let layout = Layout::from_bytes(16 * KIB).unwrap();
     let block = layer.allocate(layout, stream.as_ref()).unwrap();
-    let (allowance, upstream) = (layer.allowance().clone(), Cuda::new(&sim.device(0)));
+    let (allowance, upstream) = (layer.book().clone(), Cuda::new(&sim.device(0)));
     drop((layer, allowance));
     assert!(theirs.reserve(64 * KIB).is_err());
     assert_eq!((theirs.free_bytes(), theirs.members().len()), (48 * KIB, 2));

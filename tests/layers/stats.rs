@@ -56,7 +56,7 @@ fn what_is_refused_is_counted_as_such() {
     assert_eq!(stats.allocate_sync(too_aligned).unwrap_err().kind(), ErrorKind::UnsupportedAlignment);
     let counts = stats.counts();
     assert_eq!((numbers(&counts), counts.failures), ([[64, 64, 64], [1, 1, 1]], 2));
-    let by_tag = stats.tally().by_tag();
+    let by_tag = stats.book().by_tag();
     let failures: Vec<_> = by_tag.iter().map(|of| (of.tag.name(), of.allocations, of.failures)).collect();
     assert_eq!(failures, [("", 1, 1), ("doomed", 0, 1)]);
     kept.free(stream.as_ref());
@@ -72,9 +72,9 @@ fn absurd_sizes_break_no_call() {
         let largest = layout_of(isize::MAX as usize - 255);
         let held: Vec<_> =
             (0..5).map(|_| Held::allocate_sync(&stats, largest).expect("it has any size")).collect();
-        assert_eq!((stats.counts().allocations.live, stats.tally().push().allocations.live), (5, 5));
+        assert_eq!((stats.counts().allocations.live, stats.book().push().allocations.live), (5, 5));
         held.into_iter().for_each(Held::free_sync);
-        stats.tally().pop().expect("one is pushed");
+        stats.book().pop().expect("one is pushed");
         let counts = stats.counts();
         assert_eq!((counts.bytes.live, counts.allocations.live, counts.allocations.total), (0, 0, 5));
     }
@@ -109,7 +109,7 @@ fn the_book_is_closed_before_the_upstream_frees() {
 fn scopes_are_those_of_rmm() {
     let bench = Bench::sim();
     let (stream, stats) = (bench.stream(), Null::new(&bench.device()).stats());
-    let (stream, tally) = (stream.as_ref(), stats.tally());
+    let (stream, tally) = (stream.as_ref(), stats.book());
     let outer = Held::of(&stats, 100, stream);
     Held::of(&stats, 50, stream).free(stream);
     assert_eq!(numbers(&tally.push()), [[100, 150, 150], [1, 2, 2]]);
@@ -132,7 +132,7 @@ fn scopes_are_those_of_rmm() {
 fn a_held_scope_is_its_owners() {
     let bench = Bench::sim();
     let (stream, stats) = (bench.stream(), Null::new(&bench.device()).stats());
-    let (stream, tally) = (stream.as_ref(), stats.tally());
+    let (stream, tally) = (stream.as_ref(), stats.book());
     let first = tally.scope();
     Held::of(&stats, 100, stream).free(stream);
     let second = tally.scope();
@@ -152,10 +152,10 @@ fn a_scope_that_unwinds_is_over() {
     let bench = Bench::sim();
     let (stream, stats) = (bench.stream(), Null::new(&bench.device()).stats());
     let thrown = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        stats.tally().measure(|| std::panic::resume_unwind(Box::new("on purpose")))
+        stats.book().measure(|| std::panic::resume_unwind(Box::new("on purpose")))
     }));
     assert!(thrown.is_err());
-    let ((), counts) = stats.tally().measure(|| Held::of(&stats, 8, stream.as_ref()).free(stream.as_ref()));
+    let ((), counts) = stats.book().measure(|| Held::of(&stats, 8, stream.as_ref()).free(stream.as_ref()));
     assert_eq!(numbers(&counts), [[0, 8, 8], [0, 1, 1]]);
 }
 
@@ -178,7 +178,7 @@ fn tags_add_up() {
             });
         }
     });
-    let by_tag = stats.tally().by_tag();
+    let by_tag = stats.book().by_tag();
     let known: Vec<_> = by_tag.iter().map(|of| (of.tag.to_string(), of.bytes, of.allocations)).collect();
     let of = |name: &str, bytes, allocations| (name.to_owned(), bytes, allocations);
     assert_eq!(known, [of("", 3, 3), of("load", 30, 3), of("load;decode", 300, 3)]);
@@ -188,7 +188,7 @@ fn tags_add_up() {
         "  load               30 B in        3 allocations".into(),
         "  load;decode       300 B in        3 allocations".into(),
     ];
-    assert_eq!(stats.tally().to_string(), lines.join("\n"));
+    assert_eq!(stats.book().to_string(), lines.join("\n"));
 }
 
 #[test]
@@ -267,13 +267,13 @@ proptest! {
                 }
                 Step::Free(_) => {}
                 Step::Push => {
-                    prop_assert_eq!(numbers(&stats.tally().push()), levels[top].0);
+                    prop_assert_eq!(numbers(&stats.book().push()), levels[top].0);
                     levels.push(Plain::default());
                 }
-                Step::Pop if top == 0 => prop_assert!(stats.tally().pop().is_err()),
+                Step::Pop if top == 0 => prop_assert!(stats.book().pop().is_err()),
                 Step::Pop => {
                     let popped = levels.pop().expect("there is one");
-                    prop_assert_eq!(numbers(&stats.tally().pop().unwrap()), popped.0);
+                    prop_assert_eq!(numbers(&stats.book().pop().unwrap()), popped.0);
                     levels[top - 1].take_in(popped);
                 }
             }

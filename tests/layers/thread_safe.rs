@@ -45,7 +45,7 @@ fn four_threads_go_in_one_after_the_other() {
     let calls = shared.look(OneAtATime::calls).expect("nobody is inside");
     // Four calls a round that go through to it; of the description two do, its own line and the question what is under it.
     assert!(calls >= (THREADS * ROUNDS * 4) as u64, "{calls}");
-    assert_eq!((shared.reentries().refused(), shared.reentries().parked()), (0, 0));
+    assert_eq!((shared.book().refused(), shared.book().parked()), (0, 0));
     bench.check();
 }
 
@@ -128,7 +128,7 @@ fn questions_from_within_are_refused() {
         assert!(error.to_string().contains("in the middle of a call on this thread"), "{error}");
     }
     assert_eq!(described, "ThreadSafe(in use)");
-    assert_eq!(shared.reentries().refused(), 4, "what was only looked at is no request");
+    assert_eq!(shared.book().refused(), 4, "what was only looked at is no request");
     bench.check();
 }
 
@@ -152,7 +152,7 @@ fn blocks_freed_from_within_are_parked() {
                         Held::adopt(shared, layout_of(0).dangling(), layout_of(0)).free_sync();
                         many += 1;
                     }
-                    (many, shared.reentries().waiting())
+                    (many, shared.book().waiting())
                 },
                 while_freeing,
             );
@@ -169,7 +169,7 @@ fn blocks_freed_from_within_are_parked() {
             let outer = Held::of(&*shared, 100, stream.as_ref());
             outer.free(stream.as_ref());
             assert_eq!(told.recv().expect("it came back"), (2, 2));
-            assert_eq!((shared.reentries().parked(), shared.reentries().waiting()), (2, 0));
+            assert_eq!((shared.book().parked(), shared.book().waiting()), (2, 0));
             assert_eq!(bench.simulated().map(|sim| sim.live().allocations()), live, "all went back");
             bench.check();
         }
@@ -198,10 +198,10 @@ fn a_block_freed_from_within_on_a_capturing_stream_waits() {
     sim.begin_capture(ordinal, raw, CaptureMode::Relaxed).expect("the stream can capture");
     let outer = Held::of(&*shared, 100, stream.as_ref());
     told.recv().expect("it came back");
-    assert_eq!(shared.reentries().waiting(), 1);
+    assert_eq!(shared.book().waiting(), 1);
     drop(sim.end_capture(ordinal, raw).expect("the capture was not broken"));
     outer.free(stream.as_ref());
-    assert_eq!(shared.reentries().waiting(), 0);
+    assert_eq!(shared.book().waiting(), 0);
     assert_eq!(
         bench.simulated().map(|sim| sim.live().allocations()),
         live.map(|live| live - 1),

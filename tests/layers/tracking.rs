@@ -43,10 +43,7 @@ fn a_block_is_known_while_it_is_out() {
     assert_eq!((first.stream, first.tag.name()), (Some(stream.id()), "outer"));
     assert_eq!((second.address, second.bytes, second.stream), (pointer, 24, None));
     assert!(first.thread != second.thread && first.at <= second.at);
-    assert_eq!(
-        (out.bytes(), tracking.register().live_bytes(), tracking.register().live_blocks()),
-        (1024, 1024, 2)
-    );
+    assert_eq!((out.bytes(), tracking.book().live_bytes(), tracking.book().live_blocks()), (1024, 1024, 2));
     assert_eq!(tracking.describe().to_string(), "Tracking(1 KiB in 2) > Cuda(gpu 0)");
     plain.free(stream.as_ref());
     Held::adopt(&tracking, pointer, there).free_sync();
@@ -81,7 +78,7 @@ fn absurd_sizes_break_no_call() {
     assert_eq!((out.blocks.len(), out.bytes(), out.by_tag()[0].bytes), (5, usize::MAX, usize::MAX));
     assert!(out.to_string().contains("in 5 blocks") && tracking.describe().to_string().contains("in 5)"));
     held.into_iter().for_each(Held::free_sync);
-    assert_eq!((tracking.register().live_bytes(), tracking.outstanding().is_clean()), (0, true));
+    assert_eq!((tracking.book().live_bytes(), tracking.outstanding().is_clean()), (0, true));
 }
 
 #[test]
@@ -91,7 +88,7 @@ fn what_is_refused_is_not_entered() {
     let tracking = Faulty::nth(Cuda::new(&bench.device()), 2).tracking();
     let kept = Held::of(&tracking, 64, stream.as_ref());
     assert!(tracking.allocate(layout_of(64), stream.as_ref()).unwrap_err().is_out_of_memory());
-    assert_eq!(tracking.register().live_blocks(), 1);
+    assert_eq!(tracking.book().live_blocks(), 1);
     kept.free(stream.as_ref());
     bench.check();
 }
@@ -121,7 +118,7 @@ fn an_address_that_comes_again_at_once_keeps_its_entry() {
     });
     let left = tracking.outstanding();
     assert!(left.is_clean(), "{left}");
-    assert_eq!(tracking.register().live_bytes(), 0);
+    assert_eq!(tracking.book().live_bytes(), 0);
 }
 
 #[test]
@@ -193,7 +190,7 @@ fn the_first_wrong_frees_are_remembered() {
         unsafe { tracking.deallocate_sync(pointer, layout_of(8)) };
     }
     let out = tracking.outstanding();
-    assert_eq!((out.misuse_count, out.misuses.len(), tracking.register().misuse_count()), (100, 64, 100));
+    assert_eq!((out.misuse_count, out.misuses.len(), tracking.book().misuse_count()), (100, 64, 100));
     assert_eq!(out.misuses[0].block.address(), 1 << 20);
     seen_by_the_machine(&bench, 100);
 }

@@ -116,7 +116,7 @@ fn where_nobody_refuses_nothing_is_less_than_nothing() {
         let counts = stats.counts();
         assert_eq!((counts.bytes.live, counts.allocations.live), (0, 0), "{stats:?}");
     }
-    assert_eq!((limiting.allowance().excesses(), part.excesses(), all.excesses()), (6, 9, 0));
+    assert_eq!((limiting.book().excesses(), part.excesses(), all.excesses()), (6, 9, 0));
     // All of the room is there.
     let most = Held::of(&limiting, 64 * MIB, stream.as_ref());
     assert_eq!(limiting.used_bytes(), 64 * MIB);

@@ -53,7 +53,7 @@ impl Told {
 /// The log of `resource` is over, and nothing else is: a flush says why, calls go on, and rows are counted.
 #[track_caller]
 fn assert_is_over(resource: &Logging<Cuda>, told: &Told, why: &str) {
-    let log = resource.log();
+    let log = resource.book();
     let error = log.flush().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unwritable);
     assert!(error.to_string().contains(why), "`{error}` does not say `{why}`");
@@ -102,10 +102,10 @@ fn the_nth_write_fails() {
         let resource = Cuda::new(&sim.device(0)).logging(told.config().write_to(writer).unwrap());
         for _ in 0..10 {
             pairs(&resource, 10);
-            let _ = resource.log().flush();
+            let _ = resource.book().flush();
         }
         assert_is_over(&resource, &told, "no storage space");
-        let log = resource.log().clone();
+        let log = resource.book().clone();
         drop(resource);
         match writes_left {
             0 => assert_eq!(paper.text(), ""),
@@ -130,7 +130,7 @@ fn a_writer_takes_nothing() {
     let (sim, told) = (sim(), Told::default());
     let writer = Failing { paper: Paper::default(), writes_left: 1, answer: || Ok(0), at_flush: false };
     let resource = Cuda::new(&sim.device(0)).logging(told.config().write_to(writer).unwrap());
-    resource.log().flush().unwrap();
+    resource.book().flush().unwrap();
     pairs(&resource, 1);
     assert_is_over(&resource, &told, "failed to write whole buffer");
 }
@@ -164,7 +164,7 @@ fn the_disk_is_full() {
     let resource = Cuda::new(&sim.device(0)).logging(told.config().create("/dev/full").unwrap());
     pairs(&resource, 10);
     assert_is_over(&resource, &told, "No space left on device");
-    assert_eq!(resource.log().written(), 0);
+    assert_eq!(resource.book().written(), 0);
     assert!(told.errors()[0].to_string().starts_with("unwritable: /dev/full: "));
 }
 
@@ -178,7 +178,7 @@ fn a_writer_panics() {
         let resource = Cuda::new(&sim.device(0)).logging(told.config().write_to(writer).unwrap());
         for _ in 0..5 {
             pairs(&resource, 10);
-            let _ = resource.log().flush();
+            let _ = resource.book().flush();
         }
         assert_is_over(&resource, &told, "the writer panicked");
     }
@@ -213,7 +213,7 @@ fn everything_panics() {
     });
     let resource = Cuda::new(&sim.device(0)).logging(config.write_to(Spiteful(Bomb)).unwrap());
     pairs(&resource, 100);
-    assert!(resource.log().flush().is_err());
+    assert!(resource.book().flush().is_err());
     drop(resource);
     assert_eq!(TOLD.load(Ordering::Relaxed), 1);
 }
@@ -256,11 +256,11 @@ fn a_writer_that_blocks_makes_calls_wait_and_loses_nothing() {
     let resource = Cuda::new(&sim.device(0)).logging(log);
     thread::scope(|scope| {
         let calls: Vec<_> = (0..3).map(|_| scope.spawn(|| pairs(&resource, 500))).collect();
-        wait_until("nobody has to wait", || resource.log().stalls() >= 3);
+        wait_until("nobody has to wait", || resource.book().stalls() >= 3);
         assert!(calls.iter().all(|calls| !calls.is_finished()));
         gate.open();
     });
-    let log = resource.log().clone();
+    let log = resource.book().clone();
     drop(resource);
     log.flush().unwrap();
     assert_eq!((paper.rows().len(), log.dropped()), (3000, 0));
@@ -287,12 +287,12 @@ fn a_writer_fails_while_calls_wait_for_it() {
         for _ in 0..3 {
             scope.spawn(|| pairs(&resource, 500));
         }
-        let flush = scope.spawn(|| resource.log().flush());
-        wait_until("nobody has to wait", || resource.log().stalls() >= 3);
+        let flush = scope.spawn(|| resource.book().flush());
+        wait_until("nobody has to wait", || resource.book().stalls() >= 3);
         gate.open();
         assert_eq!(flush.join().unwrap().unwrap_err().kind(), ErrorKind::Unwritable);
     });
-    assert_eq!((resource.log().dropped(), resource.log().written()), (3000, 0));
+    assert_eq!((resource.book().dropped(), resource.book().written()), (3000, 0));
     assert_is_over(&resource, &told, "broken pipe");
 }
 
@@ -398,9 +398,9 @@ fn one_log_fails_and_another_goes_on() {
     let inner = Cuda::new(&sim.device(0)).logging(told.config().write_to(failing).unwrap());
     let outer = inner.logging(Log::write_to(paper.clone()).unwrap());
     pairs(&outer, 1000);
-    outer.log().flush().unwrap();
-    assert_eq!((paper.rows().len(), outer.log().dropped()), (2000, 0));
-    assert!(outer.upstream().log().flush().is_err());
+    outer.book().flush().unwrap();
+    assert_eq!((paper.rows().len(), outer.book().dropped()), (2000, 0));
+    assert!(outer.upstream().book().flush().is_err());
 }
 
 /// Until something is logged, a sink is given the heading, once.

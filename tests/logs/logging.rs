@@ -63,7 +63,7 @@ fn rows_are_those_of_rmm_byte_for_byte() {
     wanted.push(format!("allocate failure,(nil),{},{handle:#x}", 1_u64 << 50));
     wanted.push(format!("allocate failure,(nil),{},0", 1_u64 << 50));
 
-    resource.log().flush().unwrap();
+    resource.book().flush().unwrap();
     let text = paper.text();
     assert!(text.ends_with('\n') && !text.contains('\r'));
     let mut lines = text.lines();
@@ -108,7 +108,7 @@ fn a_file_is_made_emptied_and_written_to_its_end() {
     for bytes in 1..=1000 {
         Held::allocate(&resource, layout_of(bytes), stream.as_ref()).unwrap().free(stream.as_ref());
     }
-    assert_eq!((resource.log().rows(), resource.log().dropped()), (2000, 0));
+    assert_eq!((resource.book().rows(), resource.book().dropped()), (2000, 0));
     drop(resource);
     let trace = scratch.trace();
     assert_eq!((trace.events.len(), trace.strays, trace.threads, trace.streams), (2000, 0, 1, 1));
@@ -126,11 +126,11 @@ fn logs_in_one_file_are_one_log() {
     for _ in 0..100 {
         Held::allocate_sync(&first, layout_of(100)).unwrap().free_sync();
     }
-    first.log().flush().unwrap();
+    first.book().flush().unwrap();
     let second = Cuda::new(&sim.device(0)).logging(Log::create(&link.0).unwrap());
     for resource in [&first, &second] {
         Held::allocate_sync(resource, layout_of(100)).unwrap().free_sync();
-        resource.log().flush().unwrap();
+        resource.book().flush().unwrap();
     }
     let error = LogConfig::default().tags(true).create(&scratch.0).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
@@ -192,7 +192,7 @@ fn tags_and_what_is_reserved_are_columns_if_wanted() {
     second.free_sync();
     assert_eq!(pool.trim(0).unwrap(), 3 << 20);
     with_tag(" spaces ", || assert!(pool.allocate_sync(layout_of(1 << 50)).is_err()));
-    pool.log().flush().unwrap();
+    pool.book().flush().unwrap();
     let rows = paper.rows();
     let said: Vec<_> =
         rows.iter().map(|row| (&row.tag[..row.tag.len().min(10)], row.reserved_bytes)).collect();
@@ -205,7 +205,7 @@ fn tags_and_what_is_reserved_are_columns_if_wanted() {
     let log = LogConfig::default().reserved(true).write_to(paper.clone()).unwrap();
     let source = Cuda::new(&sim.device(0)).logging(log);
     Held::allocate_sync(&source, layout_of(1)).unwrap().free_sync();
-    source.log().flush().unwrap();
+    source.book().flush().unwrap();
     assert!(paper.rows().iter().all(|row| row.reserved_bytes.is_none()));
 }
 
@@ -245,13 +245,13 @@ fn no_address_is_allocated_twice_without_a_free_between() {
                 }
             });
         }
-        while resource.log().stalls() == 0 {
+        while resource.book().stalls() == 0 {
             std::thread::yield_now();
         }
         drop(open);
     });
-    resource.log().flush().unwrap();
-    assert_eq!(resource.log().rows(), 16_000);
+    resource.book().flush().unwrap();
+    assert_eq!(resource.book().rows(), 16_000);
     let mut live = std::collections::HashSet::new();
     for row in paper.rows() {
         match row.action {
@@ -273,7 +273,7 @@ fn times_are_of_the_wall_clock_and_go_on() {
         Held::allocate_sync(&resource, layout_of(1)).unwrap().free_sync();
         std::thread::sleep(Duration::from_millis(3));
     }
-    resource.log().flush().unwrap();
+    resource.book().flush().unwrap();
     let times: Vec<u64> = paper.rows().iter().map(|row| row.microseconds).collect();
     let day = 24 * 60 * 60 * 1_000_000;
     let took = (times[5] + day - times[0]) % day;
@@ -303,7 +303,7 @@ fn a_sleeping_writer_is_woken() {
         Held::allocate_sync(&resource, layout_of(1)).unwrap().free_sync();
         // Without being asked.
         let begun = std::time::Instant::now();
-        while resource.log().written() < 2 * turn {
+        while resource.book().written() < 2 * turn {
             assert!(begun.elapsed() < Duration::from_secs(300), "it sleeps on");
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -159,15 +159,15 @@ fn whoever_is_told_makes_the_next_log_in_the_file() {
     // reader comes.
     let mut heading = String::new();
     reader.read_line(&mut heading).unwrap();
-    first.log().flush().unwrap();
+    first.book().flush().unwrap();
     drop(reader);
     rows(&first, 1);
-    assert!(first.log().flush().is_err(), "nobody reads");
+    assert!(first.book().flush().is_err(), "nobody reads");
     let reading = opened(&scratch.0);
     let next = told.recv().unwrap().unwrap();
     drop(next);
     let mut rest = String::new();
     reading.recv().unwrap().read_to_string(&mut rest).unwrap();
     assert_eq!(rest.lines().count(), 1, "{rest}");
-    assert_eq!(first.log().dropped(), 1);
+    assert_eq!(first.book().dropped(), 1);
 }

@@ -139,10 +139,10 @@ fn a_packed_log_is_whole_whenever_it_was_flushed() {
     let device = sim.device(0);
     let streams: Vec<Stream> = (0..STREAMS).map(|_| device.stream().unwrap()).collect();
     let resource = Cuda::new(&device).logging(Log::create(&scratch.0).unwrap());
-    resource.log().flush().unwrap();
+    resource.book().flush().unwrap();
     assert_eq!(Trace::read(&scratch.0).unwrap().events.len(), 0);
     let mut truth = run(&resource, &streams);
-    resource.log().flush().unwrap();
+    resource.book().flush().unwrap();
     assert_eq!(curve_of(&Trace::read(&scratch.0).unwrap()), truth);
     truth.extend(run(&resource, &streams));
     drop(resource);

@@ -157,7 +157,7 @@ fn a_register_labels_through_a_guard() {
         .map(|(name, bytes)| with_tag(name, || Held::of(&tracking, bytes, stream.as_ref())));
     let plain = Held::of(&tracking, 300, stream.as_ref());
     let mut snapshot = tracking.upstream().upstream().snapshot();
-    snapshot.label_by(tracking.register());
+    snapshot.label_by(tracking.book());
     let tag_at = |block: &Held<'_, _>| {
         let inside = |seen: &&BlockView| {
             seen.address <= block.pointer && block.pointer < seen.address.offset(seen.bytes)

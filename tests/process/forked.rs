@@ -103,7 +103,7 @@ fn stats() {
     for slack in [0, 4 << 20] {
         let make = move |sim: &Sim| Stats::with_slack(pool(sim), slack);
         busy_layer("forked::stats", make, |stats| {
-            let tally: &StatsBook = stats.tally();
+            let tally: &StatsBook = stats.book();
             let scope = tally.scope();
             std::hint::black_box((
                 tally.push(),
@@ -122,7 +122,7 @@ fn stats() {
 fn tracking() {
     let make = |sim: &Sim| pool(sim).tracking().on_leak(|_| ());
     busy_layer("forked::tracking", make, |tracking| {
-        let register: &TrackingBook = tracking.register();
+        let register: &TrackingBook = tracking.book();
         std::hint::black_box((
             register.live_bytes(),
             register.live_blocks(),
@@ -136,8 +136,8 @@ fn logging() {
     let make =
         |sim: &Sim| pool(sim).logging(Log::write_to(std::io::sink()).expect("there is a thread for it"));
     busy_layer("forked::logging", make, |logging| {
-        let _ = logging.log().flush();
-        std::hint::black_box((logging.log().rows(), logging.log().dropped()));
+        let _ = logging.book().flush();
+        std::hint::black_box((logging.book().rows(), logging.book().dropped()));
     });
 }
 
@@ -147,7 +147,7 @@ fn a_limit() {
         "forked::a_limit",
         |sim| pool(sim).limiting(64 << 20),
         |limiting| {
-            std::hint::black_box((limiting.used_bytes(), limiting.allowance().free_bytes()));
+            std::hint::black_box((limiting.used_bytes(), limiting.book().free_bytes()));
         },
     );
 }
@@ -160,8 +160,8 @@ fn a_budget() {
         pool(sim).budget(all.child("of a part", 32 << 20))
     };
     busy_layer("forked::a_budget", make, |budget| {
-        drop(budget.allowance().reserve(1000));
-        std::hint::black_box(budget.allowance().used_bytes());
+        drop(budget.book().reserve(1000));
+        std::hint::black_box(budget.book().used_bytes());
     });
 }
 
@@ -174,9 +174,9 @@ fn a_budget_that_processes_share() {
         pool(sim).budget(all.soft(1 << 20).child("of a part", 32 << 20))
     };
     busy_layer("forked::a_budget_that_processes_share", make, |budget| {
-        drop(budget.allowance().reserve(1000));
-        std::hint::black_box((budget.allowance().used_bytes(), budget.allowance().free_bytes()));
-        std::hint::black_box(budget.allowance().members());
+        drop(budget.book().reserve(1000));
+        std::hint::black_box((budget.book().used_bytes(), budget.book().free_bytes()));
+        std::hint::black_box(budget.book().members());
     });
 }
 
@@ -184,7 +184,7 @@ fn a_budget_that_processes_share() {
 fn a_fallback() {
     let make = |sim: &Sim| pool(sim).limiting(1 << 20).fallback(pool(sim)).expect("they are of one device");
     busy_layer("forked::a_fallback", make, |fallback| {
-        let spill: &FallbackBook = fallback.spill();
+        let spill: &FallbackBook = fallback.book();
         std::hint::black_box((spill.live_blocks(), spill.failed()));
     });
 }
@@ -196,7 +196,7 @@ fn one_thread_at_a_time() {
         |sim| pool(sim).thread_safe(),
         |shared| {
             let _ = shared.look(|pool| pool.status());
-            std::hint::black_box(shared.reentries().waiting());
+            std::hint::black_box(shared.book().waiting());
         },
     );
 }
@@ -207,7 +207,7 @@ fn a_guard() {
         pool(sim).guard(GuardConfig::default().quarantine(1 << 20)).expect("there is pinned memory")
     };
     busy_layer("forked::a_guard", make, |guard| {
-        let watch: &GuardBook = guard.watch();
+        let watch: &GuardBook = guard.book();
         let _ = watch.check();
         std::hint::black_box((
             watch.violations(),
@@ -224,7 +224,7 @@ fn aligned() {
         "forked::aligned",
         |sim| pool(sim).aligned(1 << 22).expect("it is a power of two"),
         |aligned| {
-            let moves: &AlignedBook = aligned.moves();
+            let moves: &AlignedBook = aligned.book();
             std::hint::black_box(moves.moved_blocks());
         },
     );
@@ -246,7 +246,7 @@ fn prefetch() {
 fn a_failure_callback() {
     let make = |sim: &Sim| pool(sim).limiting(4 << 20).failure_callback(|_| Relief::Freed);
     busy_layer("forked::a_failure_callback", make, |callback| {
-        std::hint::black_box(callback.appeals().asked());
+        std::hint::black_box(callback.book().asked());
     });
 }
 

@@ -150,13 +150,13 @@ fn a_fork_writes_nothing_twice() {
         let sim = Sim::new();
         // No writer gets to it before the fork.
         let resource = Cuda::new(&sim.device(0)).logging(Log::create(path).expect("it can be written"));
-        let logs: Vec<_> = (0..2).map(|_| resource.log().clone()).collect();
+        let logs: Vec<_> = (0..2).map(|_| resource.book().clone()).collect();
         pairs(&resource, ROWS / 2);
         // SAFETY: the child calls nothing but what is made to be called there.
         match unsafe { libc::fork() } {
             -1 => panic!("no fork"),
             0 => {
-                let log = resource.log().clone();
+                let log = resource.book().clone();
                 let before = (log.rows(), log.dropped());
                 // The driver belongs to the parent, so the call fails; its row is dropped.
                 let failed = resource.allocate_sync(layout_of(100)).is_err();
@@ -194,7 +194,7 @@ fn a_child_of_a_fork_makes_a_log_of_its_own() {
                 let resource =
                     Cuda::new(&sim.device(0)).logging(Log::create(path).expect("it can be written"));
                 pairs(&resource, ROWS / 2);
-                let flushed = resource.log().flush().is_ok();
+                let flushed = resource.book().flush().is_ok();
                 pairs(&resource, 1);
                 drop(resource);
                 // SAFETY: it takes a number, and does not return.

@@ -164,7 +164,7 @@ fn scratch_memory_stays_within_its_limit_and_goes_back() -> Result<(), Error> {
 
         let enough = Cuda::new(&device).limiting(512);
         assert_eq!(column.sum(&kernels, &stream, (&enough).into())?, 0.25 * rows.len() as f64);
-        assert_eq!((enough.allowance().peak_bytes(), enough.used_bytes(), tight.used_bytes()), (512, 0, 0));
+        assert_eq!((enough.book().peak_bytes(), enough.used_bytes(), tight.used_bytes()), (512, 0, 0));
         Ok(())
     })
 }

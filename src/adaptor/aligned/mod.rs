@@ -131,7 +131,7 @@ impl<U: Resource> Aligned<U> {
 
     /// Its book.
     #[must_use]
-    pub fn moves(&self) -> &AlignedBook {
+    pub fn book(&self) -> &AlignedBook {
         &self.moves
     }
 

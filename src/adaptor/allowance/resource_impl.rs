@@ -22,7 +22,7 @@ macro_rules! resource_by_allowance {
 
             /// Its book: the limit, the live bytes and their peak.
             #[must_use]
-            pub fn allowance(&self) -> &Allowance {
+            pub fn book(&self) -> &Allowance {
                 &self.allowance
             }
         }

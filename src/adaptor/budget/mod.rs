@@ -103,14 +103,14 @@ impl<U: Resource> Budget<U> {
     /// let sim = Sim::new();
     /// let stream = sim.device(0).stream()?;
     /// let jobs = Cuda::new(&sim.device(0)).budget(Allowance::new("jobs", 1 << 20));
-    /// let mut mine = jobs.allowance().reserve(1 << 20)?;
+    /// let mut mine = jobs.book().reserve(1 << 20)?;
     /// let layout = Layout::from_bytes(256 << 10)?;
     /// assert!(jobs.allocate(layout, stream.as_ref()).is_err(), "all is set aside");
     /// let block = jobs.allocate_within(&mut mine, layout, &stream)?;
-    /// assert_eq!((mine.bytes(), jobs.allowance().used_bytes()), (768 << 10, 1 << 20));
+    /// assert_eq!((mine.bytes(), jobs.book().used_bytes()), (768 << 10, 1 << 20));
     /// // SAFETY: the block came from `jobs` with this layout, and nothing uses it.
     /// unsafe { jobs.deallocate(block, layout, stream.as_ref()) };
-    /// assert_eq!(jobs.allowance().used_bytes(), 768 << 10);
+    /// assert_eq!(jobs.book().used_bytes(), 768 << 10);
     /// # Ok::<(), alluvion::Error>(())
     /// ```
     ///
@@ -129,7 +129,7 @@ impl<U: Resource> Budget<U> {
             return Err(Error::invalid_argument(
                 "a reservation of another allowance",
                 "its bytes would go back to this one",
-                "reserve from `Budget::allowance`",
+                "reserve from `Budget::book`",
             ));
         }
         reservation.spend(layout)?;

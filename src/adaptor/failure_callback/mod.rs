@@ -71,7 +71,7 @@ const IDLE_ATTEMPTS: u32 = 3;
 /// });
 /// let needed = DeviceVec::<u8, _>::zeroed_in(3 << 20, &stream, &resource)?;
 /// assert_eq!(cache.lock().unwrap().len(), 1, "three pieces of four have gone");
-/// assert_eq!((resource.appeals().asked(), resource.appeals().rescued()), (3, 1));
+/// assert_eq!((resource.book().asked(), resource.book().rescued()), (3, 1));
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 pub struct FailureCallback<U = AnyResource> {
@@ -153,7 +153,7 @@ impl<U> FailureCallback<U> {
 
     /// Its book.
     #[must_use]
-    pub fn appeals(&self) -> &FailureCallbackBook {
+    pub fn book(&self) -> &FailureCallbackBook {
         &self.appeals
     }
 }

@@ -51,7 +51,7 @@ use crate::stream::StreamRef;
 /// let resource = CudaAsync::new(&device)?.limiting(1 << 20).fallback(Managed::new(&device)?)?;
 /// let first = DeviceVec::<u8, _>::zeroed_in(1 << 20, &stream, &resource)?;
 /// let second = DeviceVec::<u8, _>::zeroed_in(1 << 20, &stream, &resource)?;
-/// assert_eq!((resource.spill().live_blocks(), resource.spill().live_bytes()), (1, 1 << 20));
+/// assert_eq!((resource.book().live_blocks(), resource.book().live_bytes()), (1, 1 << 20));
 /// assert_eq!(
 ///     resource.describe().to_string(),
 ///     "Fallback(1 MiB in Managed(gpu 0)) > Limiting(1 MiB) > CudaAsync(gpu 0)",
@@ -131,7 +131,7 @@ impl<U, F> Fallback<U, F> {
 
     /// Its book: the live blocks of the second resource.
     #[must_use]
-    pub fn spill(&self) -> &FallbackBook {
+    pub fn book(&self) -> &FallbackBook {
         &self.spill
     }
 }

@@ -84,8 +84,8 @@ const PATIENCE: usize = 4;
 /// unsafe { driver.fill_async(0, block.address(), FillValue::U8(7), 1004, raw) }?;
 /// // SAFETY: the block came from `resource` with this layout, and the stream has all that uses it.
 /// unsafe { resource.deallocate(block, layout, stream.as_ref()) };
-/// resource.watch().check()?;
-/// let trespass = resource.watch().violations()[0];
+/// resource.book().check()?;
+/// let trespass = resource.book().violations()[0];
 /// assert!(matches!(trespass.kind, TrespassKind::Behind(damage) if (damage.offset, damage.wrong_bytes) == (1000, 4)));
 /// assert_eq!((trespass.tag.name(), trespass.stream), ("join", Some(stream.id())));
 /// assert_eq!(sim.hazards().len(), 1, "a simulated machine sees it, too");
@@ -147,7 +147,7 @@ impl<U: Resource> Guard<U> {
 
     /// Its book.
     #[must_use]
-    pub fn watch(&self) -> &GuardBook {
+    pub fn book(&self) -> &GuardBook {
         &self.watch
     }
 

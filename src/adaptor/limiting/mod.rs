@@ -83,7 +83,7 @@ use crate::stream::StreamRef;
 /// let error = DeviceVec::<u8, _>::zeroed_in(513 << 10, &stream, &resource).unwrap_err();
 /// assert!(error.is_out_of_memory() && error.limit() == Some(1 << 20));
 /// drop(half);
-/// assert_eq!((resource.used_bytes(), resource.allowance().peak_bytes()), (0, 512 << 10));
+/// assert_eq!((resource.used_bytes(), resource.book().peak_bytes()), (0, 512 << 10));
 /// assert_eq!(resource.describe().to_string(), "Limiting(1 MiB) > CudaAsync(gpu 0)");
 /// # Ok::<(), alluvion::Error>(())
 /// ```
@@ -158,12 +158,12 @@ mod tests {
         assert_eq!(counts, [4, 8]);
         let error = resource.allocate(layout(3), stream.as_ref()).expect_err("it does not fit");
         assert_eq!((error.limit(), error.requested_bytes()), (Some(10 * MIB), Some(3 * MIB)));
-        assert_eq!((resource.used_bytes(), resource.allowance().refusals()), (8 * MIB, 1));
+        assert_eq!((resource.used_bytes(), resource.book().refusals()), (8 * MIB, 1));
         let block = Null::new(resource.device()).allocate_sync(layout(4)).expect("it has no end");
         // SAFETY: it is no memory, and a block of this size is out.
         unsafe { resource.deallocate(block, layout(4), stream.as_ref()) };
         resource.allocate(layout(6), stream.as_ref()).expect("it fits exactly");
-        assert_eq!((resource.used_bytes(), resource.allowance().free_bytes()), (10 * MIB, 0));
+        assert_eq!((resource.used_bytes(), resource.book().free_bytes()), (10 * MIB, 0));
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl<U> Logging<U> {
 
     /// Its log.
     #[must_use]
-    pub fn log(&self) -> &Log {
+    pub fn book(&self) -> &Log {
         &self.log
     }
 }

@@ -47,7 +47,7 @@ use crate::stream::StreamRef;
 /// let stream = sim.device(0).stream()?;
 /// let resource = Managed::new(&sim.device(0))?.pool(PoolConfig::default())?.prefetch();
 /// let _numbers = DeviceVec::<f32, _>::zeroed_in(1000, &stream, &resource)?;
-/// assert_eq!(resource.hints().queued(), 1);
+/// assert_eq!(resource.book().queued(), 1);
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 pub struct Prefetch<U = AnyResource> {
@@ -83,7 +83,7 @@ impl<U: DeviceAccessible> Prefetch<U> {
 
     /// Its book: whether the memory migrates, and the migrations so far.
     #[must_use]
-    pub fn hints(&self) -> &PrefetchBook {
+    pub fn book(&self) -> &PrefetchBook {
         &self.hints
     }
 

@@ -123,7 +123,7 @@ impl<U> Stats<U> {
 
     /// Its book.
     #[must_use]
-    pub fn tally(&self) -> &StatsBook {
+    pub fn book(&self) -> &StatsBook {
         &self.tally
     }
 

@@ -115,7 +115,7 @@ impl<U: Resource> ThreadSafe<U> {
 
     /// Its book: the calls from within.
     #[must_use]
-    pub fn reentries(&self) -> &ThreadSafeBook {
+    pub fn book(&self) -> &ThreadSafeBook {
         &self.reentries
     }
 

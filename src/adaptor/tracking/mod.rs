@@ -129,7 +129,7 @@ impl<U> Tracking<U> {
 
     /// Its book.
     #[must_use]
-    pub fn register(&self) -> &TrackingBook {
+    pub fn book(&self) -> &TrackingBook {
         &self.register
     }
 

@@ -108,7 +108,7 @@ impl Snapshot {
     /// let tracking = Cuda::new(&sim.device(0)).pool(PoolConfig::default())?.tracking();
     /// let _numbers = with_tag("join", || DeviceVec::<f32, _>::zeroed_in(1000, &stream, &tracking))?;
     /// let mut snapshot = tracking.upstream().snapshot();
-    /// snapshot.label_by(tracking.register());
+    /// snapshot.label_by(tracking.book());
     /// assert_eq!(snapshot.blocks[0].tag.name(), "join");
     /// # Ok::<(), alluvion::Error>(())
     /// ```

@@ -40,7 +40,7 @@ fn every_size<R: DeviceAccessible>(bench: &Bench, resource: &R, align_of: impl F
 pub(crate) fn blocks_of_every_size_are_aligned(bench: &Bench) {
     let over_source = Shadow::new(Cuda::new(&bench.device())).aligned(4096).expect("a power of two");
     every_size(bench, &over_source, |_| 4096);
-    assert_eq!(over_source.moves().moved_blocks(), 0);
+    assert_eq!(over_source.book().moved_blocks(), 0);
     over_source.upstream().assert_clean();
     let pool =
         Cuda::new(&bench.device()).pool(PoolConfig::default().checked(true)).expect("it starts with nothing");
@@ -66,8 +66,8 @@ pub(crate) fn a_moved_block_is_given_back_from_where_it_began(bench: &Bench) {
     let resource =
         Shadow::new(crate::adaptor_contract::Plain::over(tiles)).aligned(64 << 10).expect("a power of two");
     let held: Vec<_> = (0..16).map(|_| Held::of(&resource, 10_000, stream.as_ref())).collect();
-    let moved = held.iter().filter(|block| resource.moves().origin(block.pointer) != block.pointer).count();
-    assert_eq!(resource.moves().moved_blocks(), moved);
+    let moved = held.iter().filter(|block| resource.book().origin(block.pointer) != block.pointer).count();
+    assert_eq!(resource.book().moved_blocks(), moved);
     assert!(moved >= 8, "{moved} of 16 were moved");
     assert!(held.iter().all(|block| block.pointer.is_aligned_to(64 << 10)));
     for (word, block) in held.iter().enumerate() {
@@ -77,7 +77,7 @@ pub(crate) fn a_moved_block_is_given_back_from_where_it_began(bench: &Bench) {
         block.check(word as u32, stream.as_ref());
     }
     held.into_iter().for_each(|block| block.free(stream.as_ref()));
-    assert_eq!(resource.moves().moved_blocks(), 0);
+    assert_eq!(resource.book().moved_blocks(), 0);
     resource.upstream().assert_clean();
     assert_eq!(resource.upstream().upstream().upstream.status().live_blocks, 0);
     bench.check();

@@ -35,8 +35,8 @@ pub(crate) fn guarded<U: DeviceAccessible>(upstream: U) -> Guard<U> {
 /// The one thing that was found.
 #[track_caller]
 pub(crate) fn only<U: DeviceAccessible>(guard: &Guard<U>) -> Trespass {
-    let found = guard.watch().violations();
-    assert_eq!((found.len(), guard.watch().found()), (1, 1), "{found:?}");
+    let found = guard.book().violations();
+    assert_eq!((found.len(), guard.book().found()), (1, 1), "{found:?}");
     found[0]
 }
 
@@ -67,11 +67,11 @@ fn found_for<U: DeviceAccessible>(
         let pointer = block.pointer;
         block.free(stream.as_ref());
         clean.free(stream.as_ref());
-        guard.watch().check().expect("all work succeeds");
+        guard.book().check().expect("all work succeeds");
         let found = only(&guard);
         assert_eq!((found.block, found.bytes), (pointer, bytes));
         assert_eq!((found.tag.name(), found.stream), ("suspect", Some(stream.id())));
-        assert_eq!((guard.watch().verified(), guard.watch().unverified()), (2, 0));
+        assert_eq!((guard.book().verified(), guard.book().unverified()), (2, 0));
         look(bytes, found, &stream);
         drop(guard);
         seen_by_the_machine(bench, 1);
@@ -127,10 +127,10 @@ pub(crate) fn a_write_after_the_free_is_found(bench: &Bench) {
         block.free(stream.as_ref());
         scribble(pointer, offset, 1, stream.as_ref());
         stream.synchronize().expect("all work succeeds");
-        guard.watch().check().expect("all work succeeds");
-        assert_eq!(guard.watch().found(), 0, "its redzones are whole");
+        guard.book().check().expect("all work succeeds");
+        assert_eq!(guard.book().found(), 0, "its redzones are whole");
         guard.trim(0).expect("nothing captures");
-        assert_eq!(guard.watch().quarantined_bytes(), 0);
+        assert_eq!(guard.book().quarantined_bytes(), 0);
         let found = only(&guard);
         assert!(matches!(found.kind, TrespassKind::AfterFree(_)), "{found}");
         assert_eq!((damage(found.kind).offset, damage(found.kind).wrong_bytes), (offset, 1));
@@ -148,16 +148,16 @@ pub(crate) fn the_check_is_behind_the_work(bench: &Bench) {
         guarded(Cuda::new(&bench.device()).pool(PoolConfig::default()).expect("it starts with nothing"));
     // Has the guard take its pinned memory, which a driver may wait for.
     Held::of(&guard, 1000, stream.as_ref()).free(stream.as_ref());
-    guard.watch().check().expect("all work succeeds");
+    guard.book().check().expect("all work succeeds");
     let block = Held::of(&guard, 1000, stream.as_ref());
     let stall = Stall::on(stream.as_ref());
     scribble(block.pointer, 1000, 3, stream.as_ref());
     block.free(stream.as_ref());
     // Nobody has waited.
-    guard.watch().poll();
-    assert_eq!((guard.watch().verified(), guard.watch().found()), (1, 0), "the stream is held up");
+    guard.book().poll();
+    assert_eq!((guard.book().verified(), guard.book().found()), (1, 0), "the stream is held up");
     drop(stall);
-    guard.watch().check().expect("all work succeeds");
+    guard.book().check().expect("all work succeeds");
     assert_eq!(damage(only(&guard).kind).wrong_bytes, 3);
     drop(guard);
     seen_by_the_machine(bench, 1);
@@ -189,7 +189,7 @@ pub(crate) fn what_the_host_writes_is_found_too(bench: &Bench) {
     // SAFETY: the byte is in the redzone, which is part of the upstream's block and nobody's.
     unsafe { last.write(7) };
     Held::adopt(&guard, block, layout).free_sync();
-    guard.watch().check().expect("all work succeeds");
+    guard.book().check().expect("all work succeeds");
     let found = only(&guard);
     assert_eq!((found.stream, damage(found.kind).offset, damage(found.kind).found), (None, 1000, 7));
     drop(guard);
@@ -205,17 +205,17 @@ pub(crate) fn the_quarantine_has_an_end(bench: &Bench) {
     let guard = upstream.guard(config).expect("there is a stream and pinned memory");
     for _ in 0..40 {
         Held::of(&guard, 100_000, stream.as_ref()).free(stream.as_ref());
-        assert!(guard.watch().quarantined_bytes() <= 1 << 20);
+        assert!(guard.book().quarantined_bytes() <= 1 << 20);
     }
-    assert!(guard.watch().quarantined_bytes() >= 900_000);
+    assert!(guard.book().quarantined_bytes() >= 900_000);
     // More than it may hold goes at once.
     Held::of(&guard, 2 << 20, stream.as_ref()).free(stream.as_ref());
     // With what is in it there is too little.
     let whole = Held::of(&guard, (8 << 20) - 4096, stream.as_ref());
-    assert_eq!(guard.watch().quarantined_bytes(), 0);
+    assert_eq!(guard.book().quarantined_bytes(), 0);
     whole.free(stream.as_ref());
-    guard.watch().check().expect("all work succeeds");
-    assert_eq!((guard.watch().found(), guard.watch().unverified(), guard.watch().verified()), (0, 0, 42));
+    guard.book().check().expect("all work succeeds");
+    assert_eq!((guard.book().found(), guard.book().unverified(), guard.book().verified()), (0, 0, 42));
     guard.upstream().assert_clean();
     drop(guard);
     bench.check();
@@ -229,10 +229,10 @@ pub(crate) fn a_sound_program_is_left_in_peace(bench: &Bench) {
         let ops: Vec<Op> =
             Op::random(seed).take(200).map(|op| op.limited(20_000, guard.max_align())).collect();
         run_ops(&guard, &ops).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
-        guard.watch().check().expect("all work succeeds");
+        guard.book().check().expect("all work succeeds");
         bench.device().synchronize().expect("all work succeeds");
         guard.trim(0).expect("nothing captures");
-        let watch = guard.watch();
+        let watch = guard.book();
         assert!(watch.violations().is_empty(), "seed {seed}: {}", watch.violations()[0]);
         assert!(watch.verified() > 10 && watch.unverified() == 0, "seed {seed}: {watch:?}");
         assert_eq!((watch.live_blocks(), watch.quarantined_bytes()), (0, 0));

@@ -23,29 +23,29 @@ pub(crate) fn managed_blocks_migrate_and_hold_what_is_written(bench: &Bench) {
     let managed = Managed::new(&bench.device()).expect("the device has managed memory");
     let resource = Shadow::new(managed).prefetch();
     write_and_read(bench, &resource);
-    assert_eq!((resource.hints().queued(), resource.hints().refused()), (12, 0));
+    assert_eq!((resource.book().queued(), resource.book().refused()), (12, 0));
     resource.upstream().assert_clean();
     let managed = Managed::new(&bench.device()).expect("the device has managed memory");
     let pool = managed.pool(PoolConfig::default()).expect("it starts with nothing").prefetch();
     write_and_read(bench, &pool);
-    assert_eq!((pool.hints().queued(), pool.hints().refused()), (12, 0));
+    assert_eq!((pool.book().queued(), pool.book().refused()), (12, 0));
 }
 
 pub(crate) fn memory_that_stays_is_left_alone(bench: &Bench) {
     let resource = Cuda::new(&bench.device()).prefetch();
-    assert_eq!(resource.hints().migrates(), Some(false));
+    assert_eq!(resource.book().migrates(), Some(false));
     write_and_read(bench, &resource);
-    assert_eq!((resource.hints().queued(), resource.hints().refused()), (0, 0));
+    assert_eq!((resource.book().queued(), resource.book().refused()), (0, 0));
 }
 
 /// A source that nobody knows: the driver says what it is, once.
 pub(crate) fn the_driver_is_asked_about_what_is_not_known(bench: &Bench) {
     let resource = crate::adaptor_contract::Plain::unknown(Cuda::new(&bench.device())).prefetch();
-    assert_eq!(resource.hints().migrates(), None);
+    assert_eq!(resource.book().migrates(), None);
     write_and_read(bench, &resource);
-    assert_eq!((resource.hints().migrates(), resource.hints().refused()), (Some(false), 1));
+    assert_eq!((resource.book().migrates(), resource.book().refused()), (Some(false), 1));
     let managed = Managed::new(&bench.device()).expect("the device has managed memory");
     let resource = crate::adaptor_contract::Plain::unknown(managed).prefetch();
     write_and_read(bench, &resource);
-    assert_eq!((resource.hints().migrates(), resource.hints().queued()), (Some(true), 12));
+    assert_eq!((resource.book().migrates(), resource.book().queued()), (Some(true), 12));
 }

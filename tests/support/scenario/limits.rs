@@ -40,7 +40,7 @@ pub(crate) fn a_handler_that_frees_nothing_ends(bench: &Bench) {
             assert!(resource.allocate(layout_of(MIB), stream.as_ref()).unwrap_err().is_out_of_memory());
             assert!(resource.allocate_sync(layout_of(MIB)).unwrap_err().is_out_of_memory());
         }
-        assert_eq!((resource.appeals().failed(), resource.upstream().used_bytes()), (6, 8 * MIB));
+        assert_eq!((resource.book().failed(), resource.upstream().used_bytes()), (6, 8 * MIB));
         full.free(stream.as_ref());
     }
     bench.check();
@@ -92,7 +92,7 @@ pub(crate) fn a_handler_that_frees_half_helps(bench: &Bench) {
     large.fill(1, stream.as_ref());
     large.check(1, stream.as_ref());
     assert_eq!(hoard.lock().expect("no thread panics").len(), 1, "8, 4, 2, 1");
-    assert_eq!((resource.appeals().asked(), resource.appeals().rescued()), (3, 1));
+    assert_eq!((resource.book().asked(), resource.book().rescued()), (3, 1));
     large.free(stream.as_ref());
     for pointer in hoard.lock().expect("no thread panics").drain(..) {
         Held::adopt(&resource, pointer, layout_of(MIB)).free(stream.as_ref());

@@ -536,13 +536,13 @@ mod tests {
             let layout = Layout::from_bytes(256).expect("it is small");
             let mut turn = streams.iter().cycle();
             let mut pairs_until = |pending: usize| {
-                while guard.watch().book.lock().pending.len() < pending {
+                while guard.book().book.lock().pending.len() < pending {
                     let stream = turn.next().expect("they go round").as_ref();
                     let block = guard.allocate(layout, stream).expect("there is room");
                     // SAFETY: the block came from there with this layout, and nothing uses it but the guard.
                     unsafe { guard.deallocate(block, layout, stream) };
                 }
-                (guard.watch().book.lock().pending.looks, sim.calls().total())
+                (guard.book().book.lock().pending.looks, sim.calls().total())
             };
             let mut costs = [10, most].map(|pending| {
                 let before = pairs_until(pending);
@@ -554,8 +554,8 @@ mod tests {
             assert!(many.0 <= 2 * few.0 && many.1 <= 2 * few.1, "{few:?} with 10, {many:?} with {most}");
             assert!(many.0 <= PAIRS * 2 * STREAMS_ASKED, "{many:?}");
             drop(gates);
-            guard.watch().check().expect("nothing is wrong");
-            assert_eq!(guard.watch().found(), 0);
+            guard.book().check().expect("nothing is wrong");
+            assert_eq!(guard.book().found(), 0);
         }
     }
 }

@@ -68,7 +68,7 @@ type FailureHook = Arc<dyn Fn(&Error) + Send + Sync>;
 /// let stream = sim.device(0).stream()?;
 /// let resource = Cuda::new(&sim.device(0)).logging(Log::create(&path)?);
 /// drop(DeviceVec::<f32, _>::zeroed_in(1000, &stream, &resource)?);
-/// resource.log().flush()?;
+/// resource.book().flush()?;
 ///
 /// let file = std::io::BufReader::new(std::fs::File::open(&path).unwrap());
 /// assert_eq!(Trace::from_rmm_csv(file)?.events.len(), 2);

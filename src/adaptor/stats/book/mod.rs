@@ -410,12 +410,12 @@ impl StatsBook {
     /// let stats = Cuda::new(&sim.device(0)).stats();
     /// let stream = sim.device(0).stream()?;
     /// let before = DeviceVec::<u8, _>::zeroed_in(1000, &stream, &stats)?;
-    /// assert_eq!(stats.tally().push().bytes.peak, 1000);
+    /// assert_eq!(stats.book().push().bytes.peak, 1000);
     /// drop(before);
-    /// let inside = stats.tally().pop()?;
+    /// let inside = stats.book().pop()?;
     /// assert_eq!((inside.bytes.live, inside.bytes.peak), (-1000, 0));
     /// assert_eq!(stats.counts().bytes.live, 0);
-    /// assert!(stats.tally().pop().is_err());
+    /// assert!(stats.book().pop().is_err());
     /// # Ok::<(), alluvion::Error>(())
     /// ```
     pub fn push(&self) -> Counts {
@@ -450,7 +450,7 @@ impl StatsBook {
     /// let sim = Sim::new();
     /// let stats = Cuda::new(&sim.device(0)).stats();
     /// let stream = sim.device(0).stream()?;
-    /// let scope = stats.tally().scope();
+    /// let scope = stats.book().scope();
     /// drop(DeviceVec::<u8, _>::zeroed_in(1000, &stream, &stats)?);
     /// let counts = scope.end();
     /// assert_eq!((counts.bytes.peak, counts.allocations.total), (1000, 1));
@@ -468,7 +468,7 @@ impl StatsBook {
     /// let sim = Sim::new();
     /// let stats = Cuda::new(&sim.device(0)).stats();
     /// let stream = sim.device(0).stream()?;
-    /// let (numbers, counts) = stats.tally().measure(|| DeviceVec::<u8, _>::zeroed_in(64, &stream, &stats));
+    /// let (numbers, counts) = stats.book().measure(|| DeviceVec::<u8, _>::zeroed_in(64, &stream, &stats));
     /// assert_eq!((numbers?.len(), counts.bytes.live), (64, 64));
     /// # Ok::<(), alluvion::Error>(())
     /// ```
