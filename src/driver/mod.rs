@@ -66,6 +66,8 @@ pub use device_ptr::DevicePtr;
 pub use driver::Driver;
 pub use handle::{ExportedMemory, RawEvent, RawGraph, RawMemory, RawPool, RawStream};
 #[cfg(any(feature = "cuda", feature = "runtime"))]
+pub use library::LibraryDriver;
+#[cfg(any(feature = "cuda", feature = "runtime"))]
 pub use load_error::LoadError;
 pub use pointer::{AddressRange, MemoryKind, PointerInfo};
 pub use relaxed::RelaxedCapture;

@@ -151,6 +151,7 @@ const NO_TYPES: [&str; 19] = [
     "Shareable",
     "Iter",
     "InterpretedCalls",
+    "LibraryDriver",
     "Sharing",
     "Plain",
     "Allocator",

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use super::abi::SUCCESS;
 use super::symbols::Symbols;
-use super::{CudaDriver, usable};
+use super::{Libcuda, usable};
 use crate::driver::{Call, Code, DriverError, DriverResult};
 
 /// A primary context, retained for good.
@@ -69,7 +69,7 @@ impl CudaDevice {
     }
 }
 
-impl CudaDriver {
+impl Libcuda {
     /// Whether a context is current on the calling thread, whoever made it.
     pub(super) fn has_current_context(&self) -> DriverResult<bool> {
         const CALL: Call = Call::ContextDevice;
@@ -81,7 +81,7 @@ impl CudaDriver {
     }
 
     /// The device of the context that is current on the calling thread.
-    pub(super) fn current_device(&self) -> DriverResult<Option<u32>> {
+    pub(super) fn device_of_current_context(&self) -> DriverResult<Option<u32>> {
         const CALL: Call = Call::ContextDevice;
         if !self.has_current_context()? {
             return Ok(None);

@@ -3,12 +3,11 @@
 //! It uses cudarc only for the types of the interface. libcuda is opened when [`CudaDriver::load`] is first called, and its
 //! functions are found by name then: a machine without one, with a stub, or with one too old gets an error value.
 
-mod calls;
 mod context;
 mod entry;
+mod interface;
 mod peer;
 mod pointer;
-mod sharing;
 mod start;
 mod stream_context;
 mod symbols;
@@ -21,7 +20,7 @@ use std::sync::OnceLock;
 use context::CudaDevice;
 use symbols::Symbols;
 
-use super::library::{abi, host_call, numa};
+use super::library::{LibraryDriver, abi, numa};
 use super::{Call, Code, DriverError, DriverResult, exit, process::LoadedIn};
 use crate::sync::Arc;
 
@@ -47,7 +46,10 @@ use crate::sync::Arc;
 /// }
 /// # Ok::<(), alluvion::driver::DriverError>(())
 /// ```
-pub struct CudaDriver {
+pub type CudaDriver = LibraryDriver<Libcuda>;
+
+/// libcuda, found and started.
+pub struct Libcuda {
     version: u32,
     symbols: Symbols,
     /// The ordinal is the index. The number of devices cannot change while the process lives.
@@ -82,20 +84,21 @@ impl CudaDriver {
         }
         // No lock is held here: of two threads that load at once, both start libcuda, which does nothing the second
         // time, and one finds that the other's driver is in place.
-        let driver = Arc::new(Self::start()?);
+        let driver = Arc::new(LibraryDriver(Libcuda::start()?));
         Ok(Arc::clone(DRIVER.get_or_init(|| driver)))
     }
 
     /// Makes the primary context of a device current on this thread, until the returned guard is dropped: for libraries that work
     /// in the current context.
     pub(crate) fn make_current(&self, ordinal: u32) -> DriverResult<impl Drop + '_> {
-        let device = self.devices.get(ordinal as usize);
+        let Libcuda { devices, symbols, .. } = &self.0;
+        let device = devices.get(ordinal as usize);
         let device = device.ok_or(DriverError::new(Call::DeviceCount, Code::INVALID_DEVICE))?;
-        device.make_current(&self.symbols)
+        device.make_current(symbols)
     }
 }
 
-impl fmt::Debug for CudaDriver {
+impl fmt::Debug for Libcuda {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CudaDriver")
             .field("version", &self.version)

@@ -6,13 +6,13 @@ use core::ffi::{c_int, c_uint};
 
 use super::context::check;
 use super::symbols::Symbols;
-use super::{CudaDriver, abi};
+use super::{Libcuda, abi};
 use crate::driver::{Call, DriverResult};
 
 /// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
 const DEVICE_ORDINAL: c_uint = 9;
 
-impl CudaDriver {
+impl Libcuda {
     /// Queues a copy that `cuMemcpyAsync` has refused, if source and destination are on different devices.
     ///
     /// By default, memory of a pool is accessible to its own device alone. `cuMemcpyAsync` refuses with `INVALID_VALUE` if the
@@ -22,7 +22,7 @@ impl CudaDriver {
     /// # Safety
     ///
     /// As [`Driver::copy_async`](crate::driver::Driver::copy_async).
-    pub(super) unsafe fn copy_between_devices(
+    pub(super) unsafe fn copy_between_contexts(
         &self,
         to: u64,
         from: u64,

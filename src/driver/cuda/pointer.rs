@@ -4,7 +4,7 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use super::CudaDriver;
+use super::Libcuda;
 use super::abi;
 use crate::driver::library::plain_allocation::plain_allocation;
 use crate::driver::{AddressRange, Call, Code, DriverError, DriverResult, MemoryKind, PointerInfo};
@@ -16,18 +16,18 @@ const TYPE_DEVICE: c_uint = 2;
 /// `CU_MEMORYTYPE_UNIFIED`.
 const TYPE_UNIFIED: c_uint = 4;
 
-impl CudaDriver {
+impl Libcuda {
     /// As [`Driver::pointer_attributes`](crate::driver::Driver::pointer_attributes).
     ///
     /// `cuPointerGetAttributes` leaves the values of an address that libcuda does not know at 0, and is no error; the function for
     /// one attribute is.
-    pub(super) fn pointer_info(&self, address: u64) -> DriverResult<Option<PointerInfo>> {
+    pub(super) fn known_of(&self, address: u64) -> DriverResult<Option<PointerInfo>> {
         const CALL: Call = Call::PointerAttributes;
         let Some(get) = self.symbols.pointer_get_attributes else {
             return Err(DriverError::new(CALL, Code::NOT_FOUND));
         };
         let (mut memory_type, mut is_managed, mut ordinal): (c_uint, c_uint, c_int) = (0, 0, -1);
-        self.in_any_context(CALL, |_| {
+        self.in_any_context(CALL, || {
             let mut places: [*mut c_void; 3] =
                 [(&raw mut memory_type).cast(), (&raw mut is_managed).cast(), (&raw mut ordinal).cast()];
             // SAFETY:
@@ -48,13 +48,13 @@ impl CudaDriver {
     }
 
     /// As [`Driver::plain_allocation`](crate::driver::Driver::plain_allocation).
-    pub(super) fn plain_range_around(&self, address: u64) -> DriverResult<Option<AddressRange>> {
+    pub(super) fn plain_range(&self, address: u64) -> DriverResult<Option<AddressRange>> {
         const CALL: Call = Call::PointerAttributes;
         let Some(get) = self.symbols.pointer_get_attributes else {
             return Err(DriverError::new(CALL, Code::NOT_FOUND));
         };
         plain_allocation(|count, attributes, places| {
-            self.in_any_context(CALL, |_| {
+            self.in_any_context(CALL, || {
                 // SAFETY:
                 // - both lists are `count` long, and each place is writable and as wide as its attribute: `plain_allocation` says so.
                 // - any address may be queried.

@@ -7,13 +7,13 @@ use std::sync::Once;
 
 use super::context::{CudaDevice, check};
 use super::symbols::{self, Symbols};
-use super::{CudaDriver, LOADED_IN, LoadError, exit};
+use super::{LOADED_IN, Libcuda, LoadError, exit};
 use crate::driver::{Call, Code, DriverError};
 
 /// The oldest driver that is accepted: 12.0, of December 2022. It is the first with stream ids.
 const OLDEST_VERSION: c_int = 12000;
 
-impl CudaDriver {
+impl Libcuda {
     /// Loads libcuda, finds its functions, starts it and lists its devices.
     ///
     /// The version is checked first: for an old library, which lacks functions, "too old" is the better error.

@@ -6,12 +6,12 @@ use core::ffi::{c_int, c_uint};
 
 use super::context::{Context, CudaDevice, check};
 use super::symbols::Symbols;
-use super::{CudaDriver, abi};
+use super::{Libcuda, abi};
 use crate::driver::{Call, Code, DriverError, DriverResult, RawStream};
 
 const CALL: Call = Call::StreamContext;
 
-impl CudaDriver {
+impl Libcuda {
     /// As [`Driver::stream_context_device`](crate::driver::Driver::stream_context_device).
     ///
     /// Since CUDA 12.5 the second form of the call names, for a stream of a green context, the primary context that is behind it.
@@ -20,13 +20,14 @@ impl CudaDriver {
     /// # Safety
     ///
     /// The stream is live and none of the default streams.
-    pub(super) unsafe fn device_of_stream(&self, stream: RawStream) -> DriverResult<Option<u32>> {
+    pub(super) unsafe fn device_of_context_of(&self, stream: RawStream) -> DriverResult<Option<u32>> {
         if stream.is_default() {
             return Err(DriverError::new(CALL, Code::INVALID_HANDLE));
         }
         let stream = stream.0 as usize;
         let (mut context, mut green) = (0, 0);
-        self.in_any_context(CALL, |symbols| {
+        let symbols = &self.symbols;
+        self.in_any_context(CALL, || {
             match (symbols.stream_get_contexts, symbols.stream_get_context) {
                 // SAFETY: the stream is live, as the caller promises; both places are writable.
                 (Some(get), _) => unsafe { get(stream, &raw mut context, &raw mut green) },

@@ -11,11 +11,7 @@ use core::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
 
 use cudarc::driver::sys;
 
-use super::abi::Portable;
-use crate::driver::library::functions::{FindFunctions, Names, SharedFunctions};
-
-/// The function type that `cuLaunchHostFunc` calls.
-pub(super) type HostFunctionPointer = unsafe extern "C" fn(*mut c_void);
+use crate::driver::library::functions::{FindFunctions, Functions, Names};
 
 macro_rules! symbols {
     (
@@ -27,7 +23,7 @@ macro_rules! symbols {
         pub(super) struct Symbols {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_uint,)+
             $(pub(super) $optional: Option<unsafe extern "C" fn($($optional_argument),*) -> c_uint>,)+
-            pub(super) shared: SharedFunctions,
+            pub(super) shared: Functions,
         }
 
         impl Symbols {
@@ -49,7 +45,7 @@ macro_rules! symbols {
                         unsafe { symbol($optional_symbol) }
                     },)+
                     // SAFETY: as above.
-                    shared: unsafe { SharedFunctions::find(&mut Libcuda) },
+                    shared: unsafe { Functions::find(&mut Library) }?,
                 })
             }
         }
@@ -61,38 +57,14 @@ symbols! {
         init = "cuInit"(c_uint);
         device_get_count = "cuDeviceGetCount"(*mut c_int);
         device_get = "cuDeviceGet"(*mut c_int, c_int);
-        device_get_name = "cuDeviceGetName"(*mut c_char, c_int, c_int);
         device_get_attribute = "cuDeviceGetAttribute"(*mut c_int, c_uint, c_int);
         primary_context_retain = "cuDevicePrimaryCtxRetain"(*mut usize, c_int);
         context_get_current = "cuCtxGetCurrent"(*mut usize);
         context_push = "cuCtxPushCurrent_v2"(usize);
         context_pop = "cuCtxPopCurrent_v2"(*mut usize);
-        context_synchronize = "cuCtxSynchronize"();
         context_get_device = "cuCtxGetDevice"(*mut c_int);
         context_set_current = "cuCtxSetCurrent"(usize);
-        context_get_stream_priority_range = "cuCtxGetStreamPriorityRange"(*mut c_int, *mut c_int);
-        thread_exchange_capture_mode = "cuThreadExchangeStreamCaptureMode"(*mut c_uint);
-        stream_create = "cuStreamCreateWithPriority"(*mut usize, c_uint, c_int);
-        stream_destroy = "cuStreamDestroy_v2"(usize);
-        stream_synchronize = "cuStreamSynchronize"(usize);
-        stream_query = "cuStreamQuery"(usize);
-        stream_wait_event = "cuStreamWaitEvent"(usize, usize, c_uint);
         stream_is_capturing = "cuStreamIsCapturing"(usize, *mut c_uint);
-        launch_host_function = "cuLaunchHostFunc"(usize, HostFunctionPointer, *mut c_void);
-        event_create = "cuEventCreate"(*mut usize, c_uint);
-        event_destroy = "cuEventDestroy_v2"(usize);
-        event_record = "cuEventRecord"(usize, usize);
-        event_query = "cuEventQuery"(usize);
-        event_synchronize = "cuEventSynchronize"(usize);
-        memory_get_info = "cuMemGetInfo_v2"(*mut usize, *mut usize);
-        memory_allocate = "cuMemAlloc_v2"(*mut u64, usize);
-        memory_free = "cuMemFree_v2"(u64);
-        memory_allocate_managed = "cuMemAllocManaged"(*mut u64, usize, c_uint);
-        host_allocate = "cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
-        host_free = "cuMemFreeHost"(*mut c_void);
-        host_register = "cuMemHostRegister_v2"(*mut c_void, usize, c_uint);
-        host_unregister = "cuMemHostUnregister"(*mut c_void);
-        host_get_device_pointer = "cuMemHostGetDevicePointer_v2"(*mut u64, *mut c_void, c_uint);
         copy = "cuMemcpy"(u64, u64, usize);
         copy_async = "cuMemcpyAsync"(u64, u64, usize, usize);
         fill_1_async = "cuMemsetD8Async"(u64, c_uchar, usize, usize);
@@ -108,7 +80,6 @@ symbols! {
         stream_get_contexts = "cuStreamGetCtx_v2"(usize, *mut usize, *mut usize);
         pointer_get_attributes = "cuPointerGetAttributes"(c_uint, *const c_uint, *mut *mut c_void, u64);
         copy_peer_async = "cuMemcpyPeerAsync"(u64, usize, u64, usize, usize, usize);
-        stream_get_id = "cuStreamGetId"(usize, *mut c_ulonglong);
         stream_get_capture_info = "cuStreamGetCaptureInfo_v2"(
             usize,
             *mut c_uint,
@@ -117,20 +88,8 @@ symbols! {
             *mut *const usize,
             *mut usize
         );
-        stream_begin_capture = "cuStreamBeginCapture_v2"(usize, c_uint);
-        stream_end_capture = "cuStreamEndCapture"(usize, *mut usize);
-        graph_destroy = "cuGraphDestroy"(usize);
-        pool_allocate_async = "cuMemAllocFromPoolAsync"(*mut u64, usize, usize, usize);
-        free_async = "cuMemFreeAsync"(u64, usize);
-        device_get_uuid = "cuDeviceGetUuid_v2"(*mut [u8; 16], c_int);
-        memory_get_portable = "cuIpcGetMemHandle"(*mut Portable, u64);
-        memory_open = "cuIpcOpenMemHandle_v2"(*mut u64, Portable, c_uint);
-        memory_close = "cuIpcCloseMemHandle"(u64);
-        event_get_portable = "cuIpcGetEventHandle"(*mut Portable, usize);
-        event_open = "cuIpcOpenEventHandle"(*mut usize, Portable);
         pool_export = "cuMemPoolExportToShareableHandle"(*mut c_void, usize, c_uint, c_ulonglong);
         pool_import = "cuMemPoolImportFromShareableHandle"(*mut usize, *mut c_void, c_uint, c_ulonglong);
-        device_can_access_peer = "cuDeviceCanAccessPeer"(*mut c_int, c_int, c_int);
         context_enable_peer_access = "cuCtxEnablePeerAccess"(usize, c_uint);
     }
 }
@@ -157,9 +116,15 @@ pub(super) unsafe fn driver_version() -> Option<Result<c_int, c_uint>> {
 }
 
 /// The library, which can be loaded.
-struct Libcuda;
+struct Library;
 
-impl FindFunctions for Libcuda {
+impl FindFunctions for Library {
+    const IS_LIBCUDA: bool = true;
+
+    fn of(&self, names: &Names) -> &'static str {
+        names.libcuda
+    }
+
     unsafe fn find<F: Copy>(&mut self, names: &Names) -> Option<F> {
         // SAFETY: the caller's promise.
         unsafe { symbol(names.libcuda) }

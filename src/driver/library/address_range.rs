@@ -2,16 +2,16 @@
 
 #![expect(unsafe_code, reason = "asks the vendors' libraries about addresses")]
 
-use super::library_driver::LibraryDriver;
+use super::interface::Interface;
 use crate::driver::{AddressRange, Call, Code, DriverError, DriverResult};
 
 pub(in crate::driver) fn address_range(
-    driver: &impl LibraryDriver,
+    library: &impl Interface,
     address: u64,
 ) -> DriverResult<Option<AddressRange>> {
     const CALL: Call = Call::AddressRange;
-    let get = driver.functions().get_address_range.ok_or(DriverError::new(CALL, Code::NOT_FOUND))?;
-    let Some(info) = driver.pointer_attributes(address)? else { return Ok(None) };
+    let get = library.functions().get_address_range.ok_or(DriverError::new(CALL, Code::NOT_FOUND))?;
+    let Some(info) = library.pointer_info(address)? else { return Ok(None) };
     let (mut start, mut bytes) = (0, 0);
     let ask = || {
         // SAFETY: both are writable; any address may be asked about.
@@ -19,8 +19,8 @@ pub(in crate::driver) fn address_range(
     };
     let asked = match info.ordinal {
         // On the memory's device: the contexts of others need not know the range.
-        Some(ordinal) => driver.on_device(ordinal, CALL, ask),
-        None => driver.on_any_device(CALL, ask),
+        Some(ordinal) => library.on_device(ordinal, CALL, ask),
+        None => library.on_any_device(CALL, ask),
     };
     match asked {
         Ok(()) => Ok(Some(AddressRange { start, bytes })),

@@ -7,33 +7,29 @@
 use super::abi::{AccessDesc, AllocationProp, MemLocation};
 use super::answer::not_empty;
 use super::exported::{as_handle, exported};
-use super::library_driver::LibraryDriver;
+use super::interface::Interface;
 use crate::driver::{
     Call, Code, DriverError, DriverResult, ExportedMemory, HandleType, Location, MapAccess, RawMemory,
-    Sharing,
 };
 
-pub(in crate::driver) fn virtual_granularity(
-    driver: &impl LibraryDriver,
-    ordinal: u32,
-) -> DriverResult<usize> {
+pub(in crate::driver) fn virtual_granularity(library: &impl Interface, ordinal: u32) -> DriverResult<usize> {
     const CALL: Call = Call::VirtualGranularity;
-    let properties = AllocationProp::new(driver.number_for_pages(ordinal, CALL)?, HandleType::NONE);
-    driver.read_with(ordinal, CALL, driver.functions().get_granularity, |get, bytes| {
+    let properties = AllocationProp::new(library.number_for_pages(ordinal, CALL)?, HandleType::NONE);
+    library.read_with(ordinal, CALL, library.functions().get_granularity, |get, bytes| {
         // SAFETY: `bytes` is writable; `properties` is a whole `CUmemAllocationProp`.
-        unsafe { get(bytes, &raw const properties, driver.granularity()) }
+        unsafe { get(bytes, &raw const properties, library.granularity()) }
     })
 }
 
 pub(in crate::driver) fn virtual_reserve(
-    driver: &impl LibraryDriver,
+    library: &impl Interface,
     ordinal: u32,
     bytes: usize,
     align: usize,
 ) -> DriverResult<u64> {
     const CALL: Call = Call::VirtualReserve;
     not_empty(CALL, bytes)?;
-    driver.read_with(ordinal, CALL, driver.functions().address_reserve, |reserve, address| {
+    library.read_with(ordinal, CALL, library.functions().address_reserve, |reserve, address| {
         // SAFETY: `address` is writable; no address is asked for; the flags must be 0.
         unsafe { reserve(address, bytes, align, 0, 0) }
     })
@@ -43,27 +39,27 @@ pub(in crate::driver) fn virtual_reserve(
 ///
 /// As [`Driver::virtual_free`](crate::driver::Driver::virtual_free).
 pub(in crate::driver) unsafe fn virtual_free(
-    driver: &impl LibraryDriver,
+    library: &impl Interface,
     ordinal: u32,
     address: u64,
     bytes: usize,
 ) -> DriverResult<()> {
-    driver.call_with(ordinal, Call::VirtualFree, driver.functions().address_free, |free| {
+    library.call_with(ordinal, Call::VirtualFree, library.functions().address_free, |free| {
         // SAFETY: the range is one whole reservation that nobody uses again, as the caller promises.
         unsafe { free(address, bytes) }
     })
 }
 
 pub(in crate::driver) fn memory_create(
-    driver: &impl LibraryDriver,
+    library: &impl Interface,
     ordinal: u32,
     bytes: usize,
     handle_types: HandleType,
 ) -> DriverResult<RawMemory> {
     const CALL: Call = Call::MemoryCreate;
     not_empty(CALL, bytes)?;
-    let properties = AllocationProp::new(driver.number_for_pages(ordinal, CALL)?, handle_types);
-    let memory = driver.read_with(ordinal, CALL, driver.functions().memory_create, |create, memory| {
+    let properties = AllocationProp::new(library.number_for_pages(ordinal, CALL)?, handle_types);
+    let memory = library.read_with(ordinal, CALL, library.functions().memory_create, |create, memory| {
         // SAFETY: `memory` is writable; `properties` is a whole `CUmemAllocationProp`; the flags must be 0.
         unsafe { create(memory, bytes, &raw const properties, 0) }
     });
@@ -74,11 +70,11 @@ pub(in crate::driver) fn memory_create(
 ///
 /// As [`Driver::memory_release`](crate::driver::Driver::memory_release).
 pub(in crate::driver) unsafe fn memory_release(
-    driver: &impl LibraryDriver,
+    library: &impl Interface,
     ordinal: u32,
     memory: RawMemory,
 ) -> DriverResult<()> {
-    driver.call_with(ordinal, Call::MemoryRelease, driver.functions().memory_release, |release| {
+    library.call_with(ordinal, Call::MemoryRelease, library.functions().memory_release, |release| {
         // SAFETY: the caller's promise: the memory is live and its handle not used again.
         unsafe { release(memory.0) }
     })
@@ -88,13 +84,13 @@ pub(in crate::driver) unsafe fn memory_release(
 ///
 /// As [`Driver::memory_export`](crate::driver::Driver::memory_export).
 pub(in crate::driver) unsafe fn memory_export(
-    driver: &impl LibraryDriver,
+    library: &impl Interface,
     ordinal: u32,
     memory: RawMemory,
     handle_type: HandleType,
 ) -> DriverResult<ExportedMemory> {
     exported(Call::MemoryExport, handle_type, |to| {
-        driver.call_with(ordinal, Call::MemoryExport, driver.functions().memory_export, |export| {
+        library.call_with(ordinal, Call::MemoryExport, library.functions().memory_export, |export| {
             // SAFETY: the memory is live, as the caller promises; `to` is writable and as long as a handle of that type is; the flags
             // must be 0.
             unsafe { export(to, memory.0, handle_type.0, 0) }
@@ -102,26 +98,30 @@ pub(in crate::driver) unsafe fn memory_export(
     })
 }
 
-/// As [`Sharing::memory_import`].
-pub(in crate::driver) fn memory_import<D: LibraryDriver + Sharing>(
-    driver: &D,
+/// As [`Sharing::memory_import`](crate::driver::Sharing::memory_import).
+pub(in crate::driver) fn memory_import<L: Interface>(
+    library: &L,
     ordinal: u32,
     exported: &ExportedMemory,
 ) -> DriverResult<RawMemory> {
-    let memory =
-        driver.read_with(ordinal, Call::MemoryImport, driver.functions().memory_import, |import, memory| {
-            as_handle(exported, driver.descriptors(), |handle, handle_type| {
+    let memory = library.read_with(
+        ordinal,
+        Call::MemoryImport,
+        library.functions().memory_import,
+        |import, memory| {
+            as_handle(exported, library.descriptors(), |handle, handle_type| {
                 // SAFETY: `memory` is writable; `handle` is what a handle of that type is.
                 unsafe { import(memory, handle, handle_type.0) }
             })
-        });
+        },
+    );
     let memory = RawMemory(memory?);
     // SAFETY: the memory was just imported.
-    match unsafe { require_reachable(driver, ordinal, memory) } {
+    match unsafe { require_reachable(library, ordinal, memory) } {
         Ok(()) => Ok(memory),
         Err(error) => {
             // A failure to release leaks memory that the exporter still has. SAFETY: nobody has been given the handle.
-            let _ = unsafe { memory_release(driver, ordinal, memory) };
+            let _ = unsafe { memory_release(library, ordinal, memory) };
             Err(error)
         }
     }
@@ -133,20 +133,16 @@ pub(in crate::driver) fn memory_import<D: LibraryDriver + Sharing>(
 /// # Safety
 ///
 /// `memory` is live.
-unsafe fn require_reachable<D: LibraryDriver + Sharing>(
-    driver: &D,
-    ordinal: u32,
-    memory: RawMemory,
-) -> DriverResult<()> {
+unsafe fn require_reachable<L: Interface>(library: &L, ordinal: u32, memory: RawMemory) -> DriverResult<()> {
     const CALL: Call = Call::MemoryImport;
-    let Some(get) = driver.functions().memory_get_properties else { return Ok(()) };
+    let Some(get) = library.functions().memory_get_properties else { return Ok(()) };
     let mut properties = AllocationProp::new(0, HandleType::NONE);
-    driver.on_device(ordinal, CALL, || {
+    library.on_device(ordinal, CALL, || {
         // SAFETY: `properties` is a whole `CUmemAllocationProp`, and writable; the memory is live, as the caller promises.
         unsafe { get(&raw mut properties, memory.0) }
     })?;
-    match properties.location().as_device().and_then(|number| driver.ordinal_for_pages(number)) {
-        Some(home) if home != ordinal && !driver.can_reach(ordinal, home)? => {
+    match properties.location().as_device().and_then(|number| library.ordinal_for_pages(number)) {
+        Some(home) if home != ordinal && !library.can_reach(ordinal, home)? => {
             Err(DriverError::new(CALL, Code::INVALID_VALUE))
         }
         _ => Ok(()),
@@ -157,13 +153,13 @@ unsafe fn require_reachable<D: LibraryDriver + Sharing>(
 ///
 /// As [`Driver::memory_map`](crate::driver::Driver::memory_map).
 pub(in crate::driver) unsafe fn memory_map(
-    driver: &impl LibraryDriver,
+    library: &impl Interface,
     ordinal: u32,
     address: u64,
     bytes: usize,
     memory: RawMemory,
 ) -> DriverResult<()> {
-    driver.call_with(ordinal, Call::MemoryMap, driver.functions().memory_map, |map| {
+    library.call_with(ordinal, Call::MemoryMap, library.functions().memory_map, |map| {
         // SAFETY: the memory is live and `bytes` long, as the caller promises; offset and flags must be 0. The library checks the range.
         unsafe { map(address, bytes, 0, memory.0, 0) }
     })
@@ -173,12 +169,12 @@ pub(in crate::driver) unsafe fn memory_map(
 ///
 /// As [`Driver::memory_unmap`](crate::driver::Driver::memory_unmap).
 pub(in crate::driver) unsafe fn memory_unmap(
-    driver: &impl LibraryDriver,
+    library: &impl Interface,
     ordinal: u32,
     address: u64,
     bytes: usize,
 ) -> DriverResult<()> {
-    driver.call_with(ordinal, Call::MemoryUnmap, driver.functions().memory_unmap, |unmap| {
+    library.call_with(ordinal, Call::MemoryUnmap, library.functions().memory_unmap, |unmap| {
         // SAFETY: no work that touches the range is left, as the caller promises.
         unsafe { unmap(address, bytes) }
     })
@@ -188,7 +184,7 @@ pub(in crate::driver) unsafe fn memory_unmap(
 ///
 /// As [`Driver::memory_set_access`](crate::driver::Driver::memory_set_access).
 pub(in crate::driver) unsafe fn memory_set_access(
-    driver: &impl LibraryDriver,
+    library: &impl Interface,
     ordinal: u32,
     address: u64,
     bytes: usize,
@@ -196,9 +192,9 @@ pub(in crate::driver) unsafe fn memory_set_access(
     access: MapAccess,
 ) -> DriverResult<()> {
     const CALL: Call = Call::MemorySetAccess;
-    let location = MemLocation::of(accessor, |accessor| driver.number_for_pages(accessor, CALL))?;
+    let location = MemLocation::of(accessor, |accessor| library.number_for_pages(accessor, CALL))?;
     let access = AccessDesc::new(location, access);
-    driver.call_with(ordinal, CALL, driver.functions().memory_set_access, |set| {
+    library.call_with(ordinal, CALL, library.functions().memory_set_access, |set| {
         // SAFETY: `access` is one whole `CUmemAccessDesc`; no work needs what it takes away, as the caller promises.
         unsafe { set(address, bytes, &raw const access, 1) }
     })

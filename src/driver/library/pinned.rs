@@ -4,13 +4,13 @@
 
 use core::ptr::{self, NonNull};
 
-use super::abi;
 use super::answer::not_empty;
-use super::library_driver::LibraryDriver;
+use super::interface::Interface;
+use super::{abi, aligned};
 use crate::driver::{Call, Code, DriverError, DriverResult, PinnedFlags};
 
-pub(in crate::driver) fn allocate_pinned(
-    driver: &impl LibraryDriver,
+pub(in crate::driver) fn allocate_pinned<L: Interface>(
+    library: &L,
     ordinal: u32,
     bytes: usize,
     flags: PinnedFlags,
@@ -18,20 +18,24 @@ pub(in crate::driver) fn allocate_pinned(
     const CALL: Call = Call::AllocatePinned;
     not_empty(CALL, bytes)?;
     let mut start = ptr::null_mut();
-    driver.on_device(ordinal, CALL, || {
+    library.on_device(ordinal, CALL, || {
         // SAFETY: `start` is writable.
-        unsafe { (driver.pinned().allocate)(&raw mut start, bytes, abi::pinned_flags(flags)) }
+        unsafe { (library.functions().host_allocate)(&raw mut start, bytes, abi::pinned_flags(flags)) }
     })?;
     let pointer = NonNull::new(start.cast::<u8>()).ok_or(DriverError::new(CALL, Code::OUT_OF_MEMORY))?;
     if flags.mapped {
         // SAFETY: the memory was just pinned, and mapped.
-        let same = unsafe { check_same_address(driver, ordinal, CALL, pointer) };
+        let same = unsafe { check_same_address(library, ordinal, CALL, pointer) };
         if let Err(error) = same {
             // A failure to free leaks memory that could not be used. SAFETY: `pointer` came from this device and was not returned.
-            let _ = unsafe { free_pinned(driver, ordinal, pointer) };
+            let _ = unsafe { free_pinned(library, ordinal, pointer) };
             return Err(error);
         }
     }
+    aligned::<L>(CALL, pointer.as_ptr().addr() as u64, || {
+        // SAFETY: `pointer` came from this device and was not returned.
+        unsafe { free_pinned(library, ordinal, pointer) }
+    })?;
     Ok(pointer)
 }
 
@@ -39,13 +43,13 @@ pub(in crate::driver) fn allocate_pinned(
 ///
 /// As [`Driver::free_pinned`](crate::driver::Driver::free_pinned).
 pub(in crate::driver) unsafe fn free_pinned(
-    driver: &impl LibraryDriver,
+    library: &impl Interface,
     ordinal: u32,
     pointer: NonNull<u8>,
 ) -> DriverResult<()> {
-    driver.on_device(ordinal, Call::FreePinned, || {
+    library.on_device(ordinal, Call::FreePinned, || {
         // SAFETY: the caller's promise: the memory is live and nobody uses it again.
-        unsafe { (driver.pinned().free)(pointer.as_ptr().cast()) }
+        unsafe { (library.functions().host_free)(pointer.as_ptr().cast()) }
     })
 }
 
@@ -53,7 +57,7 @@ pub(in crate::driver) unsafe fn free_pinned(
 ///
 /// As [`Driver::register_host`](crate::driver::Driver::register_host).
 pub(in crate::driver) unsafe fn register_host(
-    driver: &impl LibraryDriver,
+    library: &impl Interface,
     ordinal: u32,
     pointer: NonNull<u8>,
     bytes: usize,
@@ -64,20 +68,20 @@ pub(in crate::driver) unsafe fn register_host(
     if flags.write_combined {
         return Err(DriverError::new(CALL, Code::INVALID_VALUE));
     }
-    let functions = driver.pinned();
+    let functions = library.functions();
     // What could not be unregistered is not registered.
-    let register = functions.register.filter(|_| functions.unregister.is_some());
-    driver.call_with(ordinal, CALL, register, |register| {
+    let register = functions.host_register.filter(|_| functions.host_unregister.is_some());
+    library.call_with(ordinal, CALL, register, |register| {
         // SAFETY: the bytes are mapped and stay so until they are unregistered, as the caller promises.
         unsafe { register(pointer.as_ptr().cast(), bytes, abi::pinned_flags(flags)) }
     })?;
     if flags.mapped {
         // SAFETY: the memory was just registered, and mapped.
-        let same = unsafe { check_same_address(driver, ordinal, CALL, pointer) };
+        let same = unsafe { check_same_address(library, ordinal, CALL, pointer) };
         if let Err(error) = same {
             // A failure leaves the memory pinned, which is no harm while it is mapped.
             // SAFETY: `pointer` was just registered, and no device has been given it.
-            let _ = unsafe { unregister_host(driver, ordinal, pointer) };
+            let _ = unsafe { unregister_host(library, ordinal, pointer) };
             return Err(error);
         }
     }
@@ -88,11 +92,11 @@ pub(in crate::driver) unsafe fn register_host(
 ///
 /// As [`Driver::unregister_host`](crate::driver::Driver::unregister_host).
 pub(in crate::driver) unsafe fn unregister_host(
-    driver: &impl LibraryDriver,
+    library: &impl Interface,
     ordinal: u32,
     pointer: NonNull<u8>,
 ) -> DriverResult<()> {
-    driver.call_with(ordinal, Call::UnregisterHost, driver.pinned().unregister, |unregister| {
+    library.call_with(ordinal, Call::UnregisterHost, library.functions().host_unregister, |unregister| {
         // SAFETY: no device has work left that touches the memory, as the caller promises.
         unsafe { unregister(pointer.as_ptr().cast()) }
     })
@@ -105,14 +109,14 @@ pub(in crate::driver) unsafe fn unregister_host(
 ///
 /// `pointer` is the start of memory that was pinned and mapped.
 unsafe fn check_same_address(
-    driver: &impl LibraryDriver,
+    library: &impl Interface,
     ordinal: u32,
     call: Call,
     pointer: NonNull<u8>,
 ) -> DriverResult<()> {
-    let address: u64 = driver.read_on_device(ordinal, call, |address| {
+    let address: u64 = library.read_on_device(ordinal, call, |address| {
         // SAFETY: `address` is writable; `pointer` is as the caller promises; the flags must be 0.
-        unsafe { (driver.pinned().get_device_pointer)(address, pointer.as_ptr().cast(), 0) }
+        unsafe { (library.functions().host_get_device_pointer)(address, pointer.as_ptr().cast(), 0) }
     })?;
     let same = address == pointer.as_ptr().addr() as u64;
     if same { Ok(()) } else { Err(DriverError::new(call, Code::NOT_SUPPORTED)) }

@@ -6,13 +6,11 @@ use core::ffi::{c_int, c_uint};
 use core::marker::PhantomData;
 use std::sync::OnceLock;
 
+use super::RuntimeLibrary;
 use super::symbols::Symbols;
-use super::{RuntimeDriver, usable};
-use crate::driver::library::LibraryDriver;
+use crate::driver::library::Interface;
 use crate::driver::library::abi;
-use crate::driver::library::exported::Descriptors;
-use crate::driver::library::functions::{PinnedFunctions, SharedFunctions};
-use crate::driver::{Call, Code, DriverError, DriverResult, RawStream};
+use crate::driver::{Call, Code, DriverError, DriverResult};
 
 /// A device, and the context that is behind it where the library has contexts.
 #[derive(Debug)]
@@ -89,70 +87,7 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// The code of a call whose function the loaded library lacks.
-pub(super) const MISSING: c_uint = Code::NOT_SUPPORTED.0;
-
-impl LibraryDriver for RuntimeDriver {
-    const MISSING: c_uint = MISSING;
-
-    fn functions(&self) -> &SharedFunctions {
-        &self.symbols.shared
-    }
-
-    fn pinned(&self) -> PinnedFunctions {
-        let symbols = &self.symbols;
-        PinnedFunctions {
-            allocate: symbols.host_allocate,
-            free: symbols.host_free,
-            get_device_pointer: symbols.host_get_device_pointer,
-            register: symbols.host_register,
-            unregister: symbols.host_unregister,
-        }
-    }
-
-    fn granularity(&self) -> c_uint {
-        self.table().granularity
-    }
-
-    fn descriptors(&self) -> Descriptors {
-        let by_value = self.version >= self.table().descriptors_by_value_since;
-        if by_value { Descriptors::ByValue } else { Descriptors::ByAddress }
-    }
-
-    fn pool_limit_version(&self) -> u32 {
-        self.table().pool_limit_version
-    }
-
-    fn number_for_pages(&self, ordinal: u32, call: Call) -> DriverResult<c_int> {
-        Ok(self.device(ordinal, call)?.number)
-    }
-
-    fn ordinal_for_pages(&self, number: c_int) -> Option<u32> {
-        self.devices.iter().position(|device| device.number == number).map(|ordinal| ordinal as u32)
-    }
-
-    fn number_of(&self, ordinal: u32, call: Call) -> DriverResult<c_int> {
-        Ok(self.device(ordinal, call)?.ordinal)
-    }
-
-    fn stream_of(&self, stream: RawStream) -> usize {
-        self.stream(stream)
-    }
-
-    fn on_device(&self, ordinal: u32, call: Call, function: impl FnOnce() -> c_uint) -> DriverResult<()> {
-        self.call(ordinal, call, |_| function())
-    }
-
-    fn on_any_device(&self, call: Call, mut function: impl FnMut() -> c_uint) -> DriverResult<()> {
-        self.in_any_context(call, |_| function())
-    }
-}
-
-impl RuntimeDriver {
-    pub(super) fn usable(&self, call: Call) -> DriverResult<()> {
-        usable(self.runtime, call)
-    }
-
+impl RuntimeLibrary {
     pub(super) fn device(&self, ordinal: u32, call: Call) -> DriverResult<&RuntimeDevice> {
         self.usable(call)?;
         self.devices.get(ordinal as usize).ok_or(DriverError::new(call, Code::INVALID_DEVICE))
@@ -215,48 +150,8 @@ impl RuntimeDriver {
         Ok(entered(Left::Device(before)))
     }
 
-    /// The shape of every call: checks the process and the device, and keeps the device current during the call.
-    pub(super) fn call(
-        &self,
-        ordinal: u32,
-        call: Call,
-        function: impl FnOnce(&Symbols) -> c_uint,
-    ) -> DriverResult<()> {
-        let device = self.device(ordinal, call)?;
-        let _current = self.enter(device)?;
-        self.check(call, function(&self.symbols))
-    }
-
-    /// The same, for a function that writes its answer through a pointer.
-    pub(super) fn read<T: Default>(
-        &self,
-        ordinal: u32,
-        call: Call,
-        function: impl FnOnce(&Symbols, *mut T) -> c_uint,
-    ) -> DriverResult<T> {
-        let mut value = T::default();
-        self.call(ordinal, call, |symbols| function(symbols, &raw mut value))?;
-        Ok(value)
-    }
-
-    /// A call that is not about one device. In a context that this driver has already, so that none is made for a question; a call
-    /// without any would make cudart choose a device for the thread.
-    pub(super) fn in_any_context(
-        &self,
-        call: Call,
-        function: impl FnOnce(&Symbols) -> c_uint,
-    ) -> DriverResult<()> {
-        let made = self.devices.iter().position(|device| device.known_context().is_some()).unwrap_or(0);
-        self.call(made as u32, call, function)
-    }
-
-    /// The stream as the library names it. Streams are pointers in C; what this driver makes fits, whatever the width.
-    pub(super) fn stream(&self, stream: RawStream) -> usize {
-        if stream == RawStream::LEGACY { self.table().legacy_stream } else { stream.0 as usize }
-    }
-
     /// The device that is current on the calling thread.
-    pub(super) fn current_device(&self) -> DriverResult<Option<u32>> {
+    pub(super) fn device_of_thread(&self) -> DriverResult<Option<u32>> {
         const CALL: Call = Call::ContextDevice;
         self.usable(CALL)?;
         let symbols = &self.symbols;

@@ -4,14 +4,14 @@
 
 use core::ffi::c_uint;
 
-use super::RuntimeDriver;
+use super::RuntimeLibrary;
 use crate::driver::library::abi;
 use crate::driver::{Call, DriverError, DriverResult};
 
-impl RuntimeDriver {
+impl RuntimeLibrary {
     /// The code of a call, as CUDA numbers it. A code that the library remembers as the thread's last error is taken back there:
     /// unless it is another call's, which the program may want to see.
-    pub(super) fn check(&self, call: Call, code: c_uint) -> DriverResult<()> {
+    pub(super) fn result_of(&self, call: Call, code: c_uint) -> DriverResult<()> {
         if code == abi::SUCCESS { Ok(()) } else { Err(self.failed(call, code, self.asks_driver(call))) }
     }
 

@@ -7,13 +7,12 @@
 //! What a library lacks is answered with [`Code::NOT_SUPPORTED`], a question about an address or a stream with [`Code::NOT_FOUND`], and
 //! [`Driver::attribute`](super::Driver::attribute) says that the device does not have it.
 
-mod calls;
 mod enter;
 mod family;
+mod interface;
 mod last_error;
 mod library;
 mod pointer;
-mod sharing;
 mod start;
 mod stream_device;
 mod symbols;
@@ -29,6 +28,7 @@ use enter::RuntimeDevice;
 use symbols::Symbols;
 use table::Table;
 
+use super::library::LibraryDriver;
 use super::process::LoadedIn;
 use super::{Call, Code, DriverError, DriverResult, LoadError, exit};
 use crate::sync::Arc;
@@ -66,7 +66,10 @@ use crate::sync::Arc;
 /// }
 /// # Ok::<(), alluvion::driver::DriverError>(())
 /// ```
-pub struct RuntimeDriver {
+pub type RuntimeDriver = LibraryDriver<RuntimeLibrary>;
+
+/// A vendor's runtime library, found and started.
+pub struct RuntimeLibrary {
     runtime: Runtime,
     version: u32,
     /// Of the library: some functions and numbers are another in the next one.
@@ -110,7 +113,7 @@ impl RuntimeDriver {
         }
         // No lock is held here: of two threads that load at once, both start the library, which does nothing the second time, and
         // one finds that the other's driver is in place.
-        let started = Arc::new(Self::start(runtime)?);
+        let started = Arc::new(LibraryDriver(RuntimeLibrary::start(runtime)?));
         Ok(Arc::clone(driver.get_or_init(|| started)))
     }
 
@@ -128,27 +131,30 @@ impl RuntimeDriver {
     pub unsafe fn load_from(runtime: Runtime, path: &Path) -> Result<Arc<Self>, LoadError> {
         usable(runtime, Call::Init)?;
         // SAFETY: the caller's promise.
-        unsafe { Self::start_from(runtime, path) }.map(Arc::new)
+        let library = unsafe { RuntimeLibrary::start_from(runtime, path) }?;
+        Ok(Arc::new(LibraryDriver(library)))
     }
 
     /// Which runtime it is.
     #[must_use]
     pub fn runtime(&self) -> Runtime {
-        self.runtime
+        self.0.runtime
     }
 
     /// The functions that the loaded library should have and does not: what needs them is refused.
     #[must_use]
     pub fn missing(&self) -> &[&'static str] {
-        &self.symbols.missing
+        &self.0.symbols.missing
     }
+}
 
+impl RuntimeLibrary {
     fn table(&self) -> &'static Table {
         self.runtime.table()
     }
 }
 
-impl fmt::Debug for RuntimeDriver {
+impl fmt::Debug for RuntimeLibrary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RuntimeDriver")
             .field("runtime", &self.runtime)

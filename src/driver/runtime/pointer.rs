@@ -2,7 +2,8 @@
 
 #![expect(unsafe_code, reason = "asks a vendor's library about addresses")]
 
-use super::{Runtime, RuntimeDriver};
+use super::{Runtime, RuntimeLibrary};
+use crate::driver::library::Interface;
 use crate::driver::library::abi;
 use crate::driver::library::plain_allocation::plain_allocation;
 use crate::driver::{AddressRange, Call, Code, DriverError, DriverResult, MemoryKind, PointerInfo};
@@ -10,18 +11,18 @@ use crate::driver::{AddressRange, Call, Code, DriverError, DriverResult, MemoryK
 /// Words of 8 bytes for the answer: cudart 13 writes 88 bytes, HIP 32, cudart 12 24. Nobody may write more without another name.
 const ANSWER_WORDS: usize = 32;
 
-impl RuntimeDriver {
+impl RuntimeLibrary {
     /// As [`Driver::pointer_attributes`](crate::driver::Driver::pointer_attributes).
     ///
     /// The answer begins with the kind and the device, an enum and an `int`. HIP and MACA have a flag behind two pointers that says
     /// whether the memory is managed. An address that a library does not know is an answer to some and an error to others.
-    pub(super) fn pointer_info(&self, address: u64) -> DriverResult<Option<PointerInfo>> {
+    pub(super) fn known_of(&self, address: u64) -> DriverResult<Option<PointerInfo>> {
         const CALL: Call = Call::PointerAttributes;
         let Some(get) = self.symbols.pointer_get_attributes else {
             return Err(DriverError::new(CALL, Code::NOT_FOUND));
         };
         let mut answer = [0_u64; ANSWER_WORDS];
-        let asked = self.in_any_context(CALL, |_| {
+        let asked = self.on_any_device(CALL, || {
             // SAFETY: the answer is as long as any library's, and aligned as one; any address may be asked about.
             unsafe { get(answer.as_mut_ptr(), address) }
         });
@@ -44,7 +45,7 @@ impl RuntimeDriver {
     /// As [`Driver::plain_allocation`](crate::driver::Driver::plain_allocation).
     ///
     /// cudart does not say, and the driver behind it does. HIP and MACA are not asked: no tool is there that would be told.
-    pub(super) fn plain_range_around(&self, address: u64) -> DriverResult<Option<AddressRange>> {
+    pub(super) fn plain_range(&self, address: u64) -> DriverResult<Option<AddressRange>> {
         const CALL: Call = Call::PointerAttributes;
         if self.runtime != Runtime::Cudart {
             return Ok(None);
@@ -54,7 +55,7 @@ impl RuntimeDriver {
         };
         plain_allocation(|count, attributes, places| {
             let mut code = abi::SUCCESS;
-            self.in_any_context(CALL, |_| {
+            self.on_any_device(CALL, || {
                 // SAFETY:
                 // - both lists are `count` long, and each place is writable and as wide as its attribute: `plain_allocation` says so.
                 // - any address may be asked about.

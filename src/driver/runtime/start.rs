@@ -9,11 +9,11 @@ use std::path::Path;
 use super::enter::RuntimeDevice;
 use super::library::Library;
 use super::symbols::{Named, Symbols};
-use super::{Runtime, RuntimeDriver};
+use super::{Runtime, RuntimeLibrary};
 use crate::driver::library::abi;
 use crate::driver::{Call, Code, DriverError, LoadError, exit};
 
-impl RuntimeDriver {
+impl RuntimeLibrary {
     /// Opens the first library that is there and that the driver behind it is new enough for, and starts it.
     pub(super) fn start(runtime: Runtime) -> Result<Self, LoadError> {
         let mut failure = None;

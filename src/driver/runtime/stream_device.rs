@@ -4,13 +4,14 @@
 
 use core::ffi::{c_int, c_uint};
 
-use super::RuntimeDriver;
+use super::RuntimeLibrary;
 use super::enter::RuntimeDevice;
+use crate::driver::library::Interface;
 use crate::driver::{Call, Code, DriverError, DriverResult, RawStream};
 
 const CALL: Call = Call::StreamContext;
 
-impl RuntimeDriver {
+impl RuntimeLibrary {
     /// As [`Driver::stream_context_device`](crate::driver::Driver::stream_context_device).
     ///
     /// Where there are contexts, the stream's is asked for: a stream of another context than a primary one has a device, too, and is
@@ -19,17 +20,17 @@ impl RuntimeDriver {
     /// # Safety
     ///
     /// The stream is live and none of the default streams.
-    pub(super) unsafe fn device_of_stream(&self, stream: RawStream) -> DriverResult<Option<u32>> {
+    pub(super) unsafe fn device_behind(&self, stream: RawStream) -> DriverResult<Option<u32>> {
         if stream.is_default() {
             return Err(DriverError::new(CALL, Code::INVALID_HANDLE));
         }
-        let stream = self.stream(stream);
+        let stream = self.stream_of(stream);
         if !self.has_contexts() {
             let Some(get) = self.symbols.stream_get_device else {
                 return Err(DriverError::new(CALL, Code::NOT_FOUND));
             };
             let mut ordinal: c_int = -1;
-            self.in_any_context(CALL, |_| {
+            self.on_any_device(CALL, || {
                 // SAFETY: the stream is live, as the caller promises; `ordinal` is writable.
                 unsafe { get(stream, &raw mut ordinal) }
             })?;
@@ -46,7 +47,7 @@ impl RuntimeDriver {
             (None, None) => Code::NOT_FOUND.0,
         };
         match ask() {
-            code if Code(code) == Code::INVALID_CONTEXT => self.in_any_context(CALL, |_| ask())?,
+            code if Code(code) == Code::INVALID_CONTEXT => self.on_any_device(CALL, ask)?,
             code => self.check(CALL, code)?,
         }
         if let Some(ordinal) = self.position(|device| device.known_context() == Some(context)) {

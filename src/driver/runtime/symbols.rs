@@ -3,15 +3,11 @@
 
 #![expect(unsafe_code, reason = "gives the functions of a foreign library their types")]
 
-use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_ushort, c_void};
+use core::ffi::{c_int, c_uint, c_ulonglong, c_ushort, c_void};
 
 use super::Runtime;
 use super::library::Library;
-use crate::driver::library::abi::Portable;
-use crate::driver::library::functions::{FindFunctions, Names, SharedFunctions};
-
-/// The function type that `cudaLaunchHostFunc` calls.
-pub(super) type HostFunctionPointer = unsafe extern "C" fn(*mut c_void);
+use crate::driver::library::functions::{FindFunctions, Functions, Names};
 
 /// A function's name in one library, and where it is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +57,7 @@ macro_rules! symbols {
         pub(super) struct Symbols {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_uint,)+
             $(pub(super) $optional: Option<unsafe extern "C" fn($($optional_argument),*) -> c_uint>,)+
-            pub(super) shared: SharedFunctions,
+            pub(super) shared: Functions,
             /// The names of those that are not there.
             pub(super) missing: Vec<&'static str>,
         }
@@ -93,8 +89,8 @@ macro_rules! symbols {
                     },)+
                     // SAFETY: the caller's promise.
                     shared: unsafe {
-                        SharedFunctions::find(&mut Found { library, runtime, of, missing: &mut missing })
-                    },
+                        Functions::find(&mut Found { library, runtime, of, missing: &mut missing })
+                    }?,
                     missing,
                 })
             }
@@ -102,7 +98,7 @@ macro_rules! symbols {
 
         /// Every function that is looked for in libraries of `runtime`.
         pub(super) fn all(runtime: Runtime) -> impl Iterator<Item = Named> {
-            let shared = SharedFunctions::NAMES.iter();
+            let shared = Functions::NAMES.iter();
             [$(pick!(runtime, $symbols),)+ $(pick!(runtime, $optional_symbols),)+]
                 .into_iter()
                 .chain(shared.map(move |names| of(runtime, names)))
@@ -140,37 +136,11 @@ symbols! {
         get_last_error = ["cudaGetLastError", "hipGetLastError", "mcGetLastError"]();
         peek_at_last_error = ["cudaPeekAtLastError", "hipPeekAtLastError", "mcPeekAtLastError"]();
         device_get_attribute = ["cudaDeviceGetAttribute", "hipDeviceGetAttribute", "mcDeviceGetAttribute"](*mut c_int, c_int, c_int);
-        device_synchronize = ["cudaDeviceSynchronize", "hipDeviceSynchronize", "mcDeviceSynchronize"]();
-        memory_get_info = ["cudaMemGetInfo", "hipMemGetInfo", "mcMemGetInfo"](*mut usize, *mut usize);
-        stream_create = ["cudaStreamCreateWithPriority", "hipStreamCreateWithPriority", "mcStreamCreateWithPriority"](
-            *mut usize,
-            c_uint,
-            c_int
-        );
-        stream_destroy = ["cudaStreamDestroy", "hipStreamDestroy", "mcStreamDestroy"](usize);
-        stream_synchronize = ["cudaStreamSynchronize", "hipStreamSynchronize", "mcStreamSynchronize"](usize);
-        stream_query = ["cudaStreamQuery", "hipStreamQuery", "mcStreamQuery"](usize);
-        stream_wait_event = ["cudaStreamWaitEvent", "hipStreamWaitEvent", "mcStreamWaitEvent"](usize, usize, c_uint);
-        event_create = ["cudaEventCreateWithFlags", "hipEventCreateWithFlags", "mcEventCreateWithFlags"](*mut usize, c_uint);
-        event_destroy = ["cudaEventDestroy", "hipEventDestroy", "mcEventDestroy"](usize);
-        event_record = ["cudaEventRecord", "hipEventRecord", "mcEventRecord"](usize, usize);
-        event_query = ["cudaEventQuery", "hipEventQuery", "mcEventQuery"](usize);
-        event_synchronize = ["cudaEventSynchronize", "hipEventSynchronize", "mcEventSynchronize"](usize);
-        memory_allocate = ["cudaMalloc", "hipMalloc", "mcMalloc"](*mut u64, usize);
-        memory_free = ["cudaFree", "hipFree", "mcFree"](u64);
-        host_allocate = ["cudaHostAlloc", "hipHostMalloc", "mcMallocHost"](*mut *mut c_void, usize, c_uint);
-        host_free = ["cudaFreeHost", "hipHostFree", "mcFreeHost"](*mut c_void);
-        host_get_device_pointer = ["cudaHostGetDevicePointer", "hipHostGetDevicePointer", "mcHostGetDevicePointer"](
-            *mut u64,
-            *mut c_void,
-            c_uint
-        );
         copy = ["cudaMemcpy", "hipMemcpy", "mcMemcpy"](u64, u64, usize, c_uint);
         copy_async = ["cudaMemcpyAsync", "hipMemcpyAsync", "mcMemcpyAsync"](u64, u64, usize, c_uint, usize);
         fill_1_async = ["cudaMemsetAsync", "hipMemsetAsync", "mcMemsetAsync"](u64, c_int, usize, usize);
     }
     optional {
-        device_get_name = ["cuDeviceGetName", "hipDeviceGetName", "mcDeviceGetName"](*mut c_char, c_int, c_int);
         // The number of a device where it is not its ordinal, and what the runtime does not say of it.
         device_get = ["cuDeviceGet", "", ""](*mut c_int, c_int);
         device_get_driver_attribute = ["cuDeviceGetAttribute", "", ""](*mut c_int, c_uint, c_int);
@@ -184,17 +154,6 @@ symbols! {
         stream_get_context = ["cuStreamGetCtx", "", ""](usize, *mut usize);
         stream_get_contexts = ["cuStreamGetCtx@12050", "", ""](usize, *mut usize, *mut usize);
         stream_get_device = ["", "hipStreamGetDevice", "mcStreamGetDevice"](usize, *mut c_int);
-        get_stream_priority_range = [
-            "cudaDeviceGetStreamPriorityRange",
-            "hipDeviceGetStreamPriorityRange",
-            "mcDeviceGetStreamPriorityRange"
-        ](*mut c_int, *mut c_int);
-        stream_get_id = ["cudaStreamGetId", "hipStreamGetId", "mcStreamGetId"](usize, *mut c_ulonglong);
-        exchange_capture_mode = [
-            "cudaThreadExchangeStreamCaptureMode",
-            "hipThreadExchangeStreamCaptureMode",
-            "mcThreadExchangeStreamCaptureMode"
-        ](*mut c_uint);
         stream_is_capturing = ["cudaStreamIsCapturing", "hipStreamIsCapturing", "mcStreamIsCapturing"](usize, *mut c_uint);
         // CUDA 13 gave the name of the oldest form to the newest, which knows of edges.
         stream_get_capture_info = [
@@ -211,17 +170,6 @@ symbols! {
             *mut *const c_void,
             *mut usize
         );
-        stream_begin_capture = ["cudaStreamBeginCapture", "hipStreamBeginCapture", "mcStreamBeginCapture"](usize, c_uint);
-        stream_end_capture = ["cudaStreamEndCapture", "hipStreamEndCapture", "mcStreamEndCapture"](usize, *mut usize);
-        graph_destroy = ["cudaGraphDestroy", "hipGraphDestroy", "mcGraphDestroy"](usize);
-        launch_host_function = ["cudaLaunchHostFunc", "hipLaunchHostFunc", "mcLaunchHostFunc"](
-            usize,
-            HostFunctionPointer,
-            *mut c_void
-        );
-        memory_allocate_managed = ["cudaMallocManaged", "hipMallocManaged", "mcMallocManaged"](*mut u64, usize, c_uint);
-        host_register = ["cudaHostRegister", "hipHostRegister", "mcHostRegister"](*mut c_void, usize, c_uint);
-        host_unregister = ["cudaHostUnregister", "hipHostUnregister", "mcHostUnregister"](*mut c_void);
         pointer_get_attributes = ["cudaPointerGetAttributes", "hipPointerGetAttributes", "mcPointerGetAttributes"](*mut u64, u64);
         // What cudart does not say of an address.
         pointer_get_attributes_of_driver = ["cuPointerGetAttributes", "", ""](c_uint, *const c_uint, *mut *mut c_void, u64);
@@ -235,27 +183,9 @@ symbols! {
         );
         fill_2_async = ["cuMemsetD16Async", "hipMemsetD16Async", "mcMemsetD16Async"](u64, c_ushort, usize, usize);
         fill_4_async = ["cuMemsetD32Async", "hipMemsetD32Async", "mcMemsetD32Async"](u64, c_uint, usize, usize);
-        pool_allocate_async = ["cudaMallocFromPoolAsync", "hipMallocFromPoolAsync", "mcMallocFromPoolAsync"](
-            *mut u64,
-            usize,
-            usize,
-            usize
-        );
-        free_async = ["cudaFreeAsync", "hipFreeAsync", "mcFreeAsync"](u64, usize);
-        // What other processes and other devices use. The flags of the two for pools are 64 bits wide in libcuda.
-        device_get_uuid = ["cuDeviceGetUuid", "hipDeviceGetUuid", "mcDeviceGetUuid"](*mut [u8; 16], c_int);
-        memory_get_portable = ["cudaIpcGetMemHandle", "hipIpcGetMemHandle", "mcIpcGetMemHandle"](*mut Portable, u64);
-        memory_open = ["cudaIpcOpenMemHandle", "hipIpcOpenMemHandle", "mcIpcOpenMemHandle"](*mut u64, Portable, c_uint);
-        memory_close = ["cudaIpcCloseMemHandle", "hipIpcCloseMemHandle", "mcIpcCloseMemHandle"](u64);
-        event_get_portable = ["cudaIpcGetEventHandle", "hipIpcGetEventHandle", "mcIpcGetEventHandle"](*mut Portable, usize);
-        event_open = ["cudaIpcOpenEventHandle", "hipIpcOpenEventHandle", "mcIpcOpenEventHandle"](*mut usize, Portable);
+        // The flags of these two are 64 bits wide in libcuda. 16], c_int);
         pool_export = ["cudaMemPoolExportToShareableHandle", "", ""](*mut c_void, usize, c_uint, c_uint);
         pool_import = ["cudaMemPoolImportFromShareableHandle", "", ""](*mut usize, *mut c_void, c_uint, c_uint);
-        device_can_access_peer = ["cudaDeviceCanAccessPeer", "hipDeviceCanAccessPeer", "mcDeviceCanAccessPeer"](
-            *mut c_int,
-            c_int,
-            c_int
-        );
         device_enable_peer_access = ["cudaDeviceEnablePeerAccess", "hipDeviceEnablePeerAccess", "mcDeviceEnablePeerAccess"](
             c_int,
             c_uint
@@ -279,7 +209,7 @@ impl Symbols {
 
     /// Whether it has what events of other processes need.
     pub(super) fn lends_events(&self) -> bool {
-        self.event_get_portable.is_some() && self.event_open.is_some()
+        self.shared.event_get_portable.is_some() && self.shared.event_open.is_some()
     }
 }
 
@@ -301,6 +231,12 @@ struct Found<'a> {
 }
 
 impl FindFunctions for Found<'_> {
+    const IS_LIBCUDA: bool = false;
+
+    fn of(&self, names: &Names) -> &'static str {
+        of(self.runtime, names)
+    }
+
     unsafe fn find<F: Copy>(&mut self, names: &Names) -> Option<F> {
         // SAFETY: the caller's promise.
         unsafe { find(self.library, of(self.runtime, names), self.of, self.missing) }
