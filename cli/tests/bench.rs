@@ -104,6 +104,17 @@ fn cross_prints_one_line() {
 }
 
 #[test]
+fn turns_prints_a_line_for_each_number_of_streams() {
+    for driver in ["null", "sim"] {
+        let lines = quick("turns", driver);
+        let cases: Vec<_> =
+            lines.iter().map(|line| numbers(line, "turns,alluvion_pool,streams=#,#")).collect();
+        assert_eq!(cases.iter().map(|case| case[0]).collect::<Vec<_>>(), [10.0, 100.0], "{driver}");
+        assert!(cases.iter().all(|case| case[1] > 0.0), "{lines:?}");
+    }
+}
+
+#[test]
 fn sleep_prints_the_time_of_both_and_that_of_the_copies() {
     let lines = lines(&["bench", "sleep", "--quick", "--driver", "sim", "--mib", "5"]);
     assert_eq!(lines.len(), 2, "{lines:?}");
@@ -260,6 +271,7 @@ fn every_stack_runs_every_workload_that_it_can() {
             assert_eq!(lines(&arguments("pair")).len(), sizes, "{driver} {stack}");
             assert_eq!(lines(&arguments("threads")).len(), 2, "{driver} {stack}");
             assert_eq!(lines(&arguments("cross")).len(), 1, "{driver} {stack}");
+            assert_eq!(lines(&arguments("turns")).len(), 2, "{driver} {stack}");
         }
     }
 }
@@ -272,6 +284,7 @@ fn every_figure_is_an_object_in_json() {
         (vec!["random"], vec!["num", "max_mib", "fails", "ms"]),
         (vec!["threads"], vec!["threads", "mops"]),
         (vec!["cross"], vec!["ns"]),
+        (vec!["turns"], vec!["streams", "ns"]),
         (vec!["replay", &etl], vec!["trace"]),
     ] {
         let arguments = [vec!["bench"], arguments, vec!["--quick", "--driver", "null", "--json"]].concat();
@@ -310,7 +323,9 @@ fn help_has_examples_and_comes_on_the_standard_output() {
     for arguments in [vec!["--help"], vec!["bench", "--help"]] {
         assert!(lines(&arguments).iter().any(|line| line == "Examples:"), "{arguments:?}");
     }
-    for workload in ["pair", "random", "threads", "cross", "replay", "footprint", "sleep", "host", "layers"] {
+    for workload in
+        ["pair", "random", "threads", "cross", "turns", "replay", "footprint", "sleep", "host", "layers"]
+    {
         let help = lines(&["bench", workload, "--help"]).join("\n");
         assert!(help.contains("--json") && help.contains("--quick"), "{workload}: {help}");
     }

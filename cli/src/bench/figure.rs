@@ -28,6 +28,10 @@ pub(crate) enum Figure {
     Cross {
         ns: f64,
     },
+    Turns {
+        streams: usize,
+        ns: f64,
+    },
     Replay {
         trace: String,
         first_ns: f64,
@@ -101,6 +105,7 @@ impl Figure {
             Self::Cross { ns } => {
                 writeln!(out, "cross,{allocator},alloc/free alternating between two streams 1MiB,{ns:.1}")
             }
+            Self::Turns { streams, ns } => writeln!(out, "turns,{allocator},streams={streams},{ns:.1}"),
             Self::Replay { trace, first_ns, steady_ns, footprint_bytes, ratio } => writeln!(
                 out,
                 "replay,{allocator},{trace} first={first_ns:.1} ns/ev steady={steady_ns:.1} ns/ev \
@@ -221,6 +226,7 @@ mod tests {
                 Figure::Cross { ns: 250.06 },
                 "cross,alluvion_pool,alloc/free alternating between two streams 1MiB,250.1",
             ),
+            (Figure::Turns { streams: 100, ns: 30.04 }, "turns,alluvion_pool,streams=100,30.0"),
             (
                 Figure::Trace {
                     trace: "etl.evt".into(),

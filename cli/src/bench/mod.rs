@@ -19,6 +19,7 @@ mod rmm_pool;
 mod sleep;
 mod stack;
 mod threads;
+mod turns;
 
 use std::path::PathBuf;
 
@@ -64,7 +65,8 @@ Stacks, outermost first, over the source of the driver:
 
 #[derive(Subcommand)]
 enum Workload {
-    /// Allocates and frees one block beside 0, 1000 and 10000 live ones with a hole between every two: ns for each pair
+    /// Allocates and frees one block beside 0, 1000 and 10000 live ones with a hole between every two, and over the driver
+    /// null beside 100000: ns for each pair
     Pair(Options),
     /// Runs RMM's random allocations and frees on one stream: ms for the whole run
     Random(Options),
@@ -72,6 +74,8 @@ enum Workload {
     Threads(Options),
     /// Allocates and frees 1 MiB on one stream, then on another: ns for each round of four calls
     Cross(Options),
+    /// Allocates and frees 4 KiB on each of 10 to 10000 streams in turn: ns for each pair
+    Turns(Options),
     /// Plays a log in RMM's format: ns for each event, and peak reserved over peak live bytes
     Replay {
         /// Logs in RMM's format, .csv or .csv.gz
@@ -147,6 +151,7 @@ pub(crate) enum Job {
     Random,
     Threads,
     Cross,
+    Turns,
     Replay(Box<Replayed>),
 }
 
@@ -157,6 +162,7 @@ impl Bench {
             Workload::Random(options) => measure(&[Job::Random], &options),
             Workload::Threads(options) => measure(&[Job::Threads], &options),
             Workload::Cross(options) => measure(&[Job::Cross], &options),
+            Workload::Turns(options) => measure(&[Job::Turns], &options),
             Workload::Replay { traces, options } => {
                 // All are read before the first is measured: the last may be malformed.
                 let jobs = traces

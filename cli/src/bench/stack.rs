@@ -7,7 +7,7 @@ use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig
 use alluvion::{Device, Error, Pool, PoolConfig, Resource};
 
 use super::figure::Report;
-use super::{Job, cross, pair, random, threads};
+use super::{Job, cross, pair, random, threads, turns};
 use crate::counted::Counted;
 use crate::failure::Failure;
 use crate::null_pages::NullPages;
@@ -217,6 +217,7 @@ fn measure<S: Stack<U>, U: Source>(
         Job::Random => random::run(&bench, report),
         Job::Threads => threads::run(&bench, report),
         Job::Cross => cross::run(&bench, report),
+        Job::Turns => turns::run(&bench, report),
         Job::Replay(replayed) => replayed.run(&bench, report),
     }
 }

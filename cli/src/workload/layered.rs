@@ -1,11 +1,5 @@
 //! The stacks of layers that are measured: each a type of its own, as a user's would be who names it.
 
-#![allow(
-    unused_macros,
-    unused_imports,
-    reason = "of the programs that include this folder, some measure no layers"
-)]
-
 /// Evaluates an expression for each stack, with its name, outermost layer first, and the stack itself over a fresh `$source`.
 macro_rules! each_layered {
     ($source:expr, |$name:ident, $stack:ident| $body:expr) => {{

@@ -1,6 +1,4 @@
 //! What is done to a resource: the operations of each workload, without clocks and figures.
-//!
-//! In the library's own folder, `benches/pool.rs` and `benches/layers.rs` do the same under criterion.
 
 mod block;
 mod holes;
