@@ -198,9 +198,8 @@ impl<U: Resource> Arena<U> {
             EngineConfig {
                 name: "Arena",
                 maximum_bytes: bytes,
-                largest_bytes: bytes,
                 claim_units: (SUPERBLOCK_BYTES / Layout::MIN_ALIGN) as u32,
-                is_of_one_size: false,
+                only_units: None,
                 growth: Growth::Step(bytes),
                 reuse: Reuse::Wait,
                 checked,
@@ -221,6 +220,6 @@ impl<U: Resource> Arena<U> {
     }
 }
 
-resource_by_engine!(Arena, |this, layout| this.engine.want(layout), |this, f| {
+resource_by_engine!(Arena, |this, f| {
     write!(f, "Arena({})", Size(this.bytes))
 });

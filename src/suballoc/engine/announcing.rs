@@ -35,7 +35,7 @@ impl<U: Resource> Engine<U> {
             let device = &self.book.device;
             let may_be_heap = || device.begins_an_allocation(address, bytes);
             // A tool asks for a current device when it is told of a heap.
-            if device.in_context(|| nvtx::divide(piece, self.name, may_be_heap)) == Some(true) {
+            if device.in_context(|| nvtx::divide(piece, self.book.name, may_be_heap)) == Some(true) {
                 self.book.is_plain_no_more();
             }
         }

@@ -169,6 +169,8 @@ pub struct SuballocBook {
     /// The most that it may reserve of its upstream.
     pub(super) maximum_units: u64,
     /// See [`EngineConfig`](super::EngineConfig).
+    pub(super) only_units: Option<u32>,
+    /// As above.
     pub(super) claim_units: u32,
     /// The unit of the upstream's pages; 0 where it has none, or where they are not used.
     pub(super) page_units: u32,
@@ -250,6 +252,7 @@ impl SuballocBook {
             device: device.clone(),
             name: "Suballocator",
             maximum_units,
+            only_units: None,
             claim_units,
             page_units: 0,
             page_budget: None,
@@ -322,15 +325,24 @@ impl SuballocBook {
         self.counters.reserved_bytes.store(units as usize * Layout::MIN_ALIGN, Ordering::Relaxed);
     }
 
-    /// The block that serves a layout. Where the size class is longer than the maximum, the exact size is used, so that
-    /// a request for the maximum can be served.
+    /// The block that serves a layout; `None` for zero bytes, and for more than any block holds. Where the size class is longer
+    /// than the maximum, the exact size is used, so that a request for the maximum can be served.
     #[inline]
     pub(super) fn want(&self, layout: Layout) -> Option<Want> {
+        if let Some(units) = self.only_units {
+            let fits = !layout.is_empty() && layout.bytes() <= units as usize * Layout::MIN_ALIGN;
+            return fits.then_some(Want::only(units));
+        }
         let want = Want::of(layout)?;
         if u64::from(want.units()) <= self.maximum_units {
             return Some(want);
         }
         u32::try_from(layout.rounded_bytes() / Layout::MIN_ALIGN).ok().map(Want::exactly)
+    }
+
+    /// The bytes of each block, where all are of one length.
+    pub(super) fn only_bytes(&self) -> Option<usize> {
+        self.only_units.map(|units| units as usize * Layout::MIN_ALIGN)
     }
 
     /// The fast path of an allocation: a block from the stream's own cache.

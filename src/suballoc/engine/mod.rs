@@ -56,10 +56,8 @@ pub(super) struct EngineConfig {
     /// The name of the suballocator, in errors.
     pub(super) name: &'static str,
     pub(super) maximum_bytes: usize,
-    /// The largest request that is served.
-    pub(super) largest_bytes: usize,
-    /// All blocks have this one size, `largest_bytes`.
-    pub(super) is_of_one_size: bool,
+    /// All blocks have this one length, and no longer request is served.
+    pub(super) only_units: Option<u32>,
     /// Units of unowned memory that a stream reserves at once, to keep its small blocks contiguous.
     pub(super) claim_units: u32,
     pub(super) growth: Growth,
@@ -76,10 +74,7 @@ pub(super) struct EngineConfig {
 /// Segments of an upstream, carved.
 #[derive(Debug)]
 pub(super) struct Engine<U: Resource> {
-    name: &'static str,
     book: SuballocBook,
-    largest_bytes: usize,
-    is_of_one_size: bool,
     growth: Growth,
     reuse: Reuse,
     handlers: Handlers,
@@ -94,8 +89,7 @@ impl<U: Resource> Engine<U> {
         let EngineConfig {
             name,
             maximum_bytes,
-            largest_bytes,
-            is_of_one_size,
+            only_units,
             claim_units,
             growth,
             reuse,
@@ -114,12 +108,9 @@ impl<U: Resource> Engine<U> {
         let checked = checked.unwrap_or_else(|| device.machine().checks_frees());
         let mut book = SuballocBook::new(device, maximum_units, claim_units, checked, kind, text);
         book.page_units = (page_bytes / Layout::MIN_ALIGN) as u32;
-        (book.page_budget, book.name) = (page_budget, name);
+        (book.page_budget, book.name, book.only_units) = (page_budget, name, only_units);
         Self {
-            name,
             book,
-            largest_bytes,
-            is_of_one_size,
             growth,
             reuse,
             handlers,
@@ -146,24 +137,14 @@ impl<U: Resource> Engine<U> {
         &self.book.device
     }
 
-    /// The block that serves a layout; `None` for zero bytes, and for more than a segment holds.
     #[inline]
-    pub(super) fn want(&self, layout: Layout) -> Option<Want> {
-        self.book.want(layout)
-    }
-
-    #[inline]
-    pub(super) fn allocate(
-        &self,
-        want: Option<Want>,
-        layout: Layout,
-        stream: StreamRef<'_>,
-    ) -> Result<DevicePtr, Error> {
+    pub(super) fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
         if self.book.graphs.have_a_session()
             && let Some(served) = self.allocate_beside_sessions(layout, stream)
         {
             return served;
         }
+        let want = self.book.want(layout);
         if let Some(want) = want
             && layout.align() <= Layout::MIN_ALIGN
             && self.book.is_plain()
@@ -176,17 +157,12 @@ impl<U: Resource> Engine<U> {
 
     /// As [`allocate`](Self::allocate), from the cache of the stream alone.
     #[inline]
-    pub(super) fn allocate_at_once(
-        &self,
-        want: Option<Want>,
-        layout: Layout,
-        stream: StreamRef<'_>,
-    ) -> Option<DevicePtr> {
+    pub(super) fn allocate_at_once(&self, layout: Layout, stream: StreamRef<'_>) -> Option<DevicePtr> {
         // A session asks the driver which capture a stream is in.
         if self.book.graphs.have_a_session() {
             return None;
         }
-        let Some(want) = want else {
+        let Some(want) = self.book.want(layout) else {
             return (layout.is_empty() && self.may_serve_nothing(layout, stream)).then(|| layout.dangling());
         };
         if layout.align() > Layout::MIN_ALIGN {
@@ -209,7 +185,8 @@ impl<U: Resource> Engine<U> {
     }
 
     #[inline]
-    pub(super) fn allocate_sync(&self, want: Option<Want>, layout: Layout) -> Result<DevicePtr, Error> {
+    pub(super) fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+        let want = self.book.want(layout);
         if let Some(want) = want
             && layout.align() <= Layout::MIN_ALIGN
             && self.book.is_plain()
@@ -281,22 +258,18 @@ impl<U: Resource> Engine<U> {
 
     /// # Safety
     ///
-    /// As [`Resource::deallocate`]; `want` is what the layout wants.
+    /// As [`Resource::deallocate`].
     #[inline]
-    pub(super) unsafe fn deallocate(
-        &self,
-        want: Option<Want>,
-        block: DevicePtr,
-        layout: Layout,
-        stream: StreamRef<'_>,
-    ) {
+    pub(super) unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
         if self.book.graphs.may_concern(block)
-            && let Some(freed) = self.free_beside_graphs(want, block, layout, Some(stream))
+            && let Some(freed) = self.free_beside_graphs(block, layout, Some(stream))
         {
             // What is no live block is left alone, as below.
             return freed.unwrap_or_else(|error| self.refuse(error, Some(stream)));
         }
-        let Some(want) = want else { return self.free_of_no_want(block, layout, Some(stream)) };
+        let Some(want) = self.book.want(layout) else {
+            return self.free_of_no_want(block, layout, Some(stream));
+        };
         if !self.may_come_back(block, layout, Some(stream)) {
             // Not a live block, or a stream of another device: the free is ignored, so the memory stays with its owner.
             return;
@@ -314,11 +287,10 @@ impl<U: Resource> Engine<U> {
     ///
     /// # Safety
     ///
-    /// As [`Resource::deallocate`]; `want` is what the layout wants.
+    /// As [`Resource::deallocate`].
     #[inline]
     pub(super) unsafe fn deallocate_at_once(
         &self,
-        want: Option<Want>,
         block: DevicePtr,
         layout: Layout,
         stream: StreamRef<'_>,
@@ -326,7 +298,7 @@ impl<U: Resource> Engine<U> {
         if self.book.graphs.may_concern(block) && self.book.graphs.do_concern(block) {
             return false;
         }
-        let Some(want) = want else { return layout.is_empty() };
+        let Some(want) = self.book.want(layout) else { return layout.is_empty() };
         // Before the block is put anywhere, as in `deallocate`.
         let Some(stamp) = stream.release_at_once() else { return false };
         let put = || self.book.put(want, block, stamp.stream(), stamp.epoch());
@@ -363,15 +335,15 @@ impl<U: Resource> Engine<U> {
 
     /// # Safety
     ///
-    /// As [`Resource::deallocate_sync`]; `want` is what the layout wants.
+    /// As [`Resource::deallocate_sync`].
     #[inline]
-    pub(super) unsafe fn deallocate_sync(&self, want: Option<Want>, block: DevicePtr, layout: Layout) {
+    pub(super) unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
         if self.book.graphs.may_concern(block)
-            && let Some(freed) = self.free_beside_graphs(want, block, layout, None)
+            && let Some(freed) = self.free_beside_graphs(block, layout, None)
         {
             return freed.unwrap_or_else(|error| self.refuse(error, None));
         }
-        let Some(want) = want else { return self.free_of_no_want(block, layout, None) };
+        let Some(want) = self.book.want(layout) else { return self.free_of_no_want(block, layout, None) };
         if !self.may_come_back(block, layout, None) {
             return;
         }
@@ -384,10 +356,9 @@ impl<U: Resource> Engine<U> {
 
     /// # Safety
     ///
-    /// If the block is live and of this suballocator: as [`Resource::deallocate`]; `want` is what the layout wants.
+    /// If the block is live and of this suballocator: as [`Resource::deallocate`].
     pub(super) unsafe fn try_deallocate(
         &self,
-        want: Option<Want>,
         block: DevicePtr,
         layout: Layout,
         stream: StreamRef<'_>,
@@ -397,7 +368,7 @@ impl<U: Resource> Engine<U> {
             return Ok(());
         }
         if self.book.graphs.may_concern(block)
-            && let Some(freed) = self.free_beside_graphs(want, block, layout, Some(stream))
+            && let Some(freed) = self.free_beside_graphs(block, layout, Some(stream))
         {
             return freed;
         }
@@ -407,7 +378,7 @@ impl<U: Resource> Engine<U> {
         if !self.book.is_plain() {
             if self.book.ledger.is_none() {
                 // What is no live block is not withdrawn.
-                self.inspect(&self.book.inner.lock(), want, block, layout)?;
+                self.inspect(&self.book.inner.lock(), block, layout)?;
             }
             let is_known = self.book.withdraw(block, layout, Some(stream));
             if !is_known && self.book.ledger.is_none() {
@@ -418,9 +389,9 @@ impl<U: Resource> Engine<U> {
         // Before the lock: for a stream that the crate did not make this is a driver call.
         let stamp = stream.release_block(layout.bytes());
         let mut inner = self.book.inner.lock();
-        let wanted = match want {
+        let wanted = match self.book.want(layout) {
             Some(want) if self.book.ledger.is_some() => want,
-            want => self.inspect(&inner, want, block, layout)?,
+            _ => self.inspect(&inner, block, layout)?,
         };
         // Still under the mutex: of two threads that free one block, the second sees the free of the first.
         self.book.put_or_take_back(&mut inner, wanted, block, Some(stamp.stream()), stamp.epoch());
@@ -449,7 +420,7 @@ impl<U: Resource> Engine<U> {
         }
         let refused = match &self.book.ledger {
             Some(_) => self.remove_from_ledger(block, layout),
-            None => self.inspect(&self.book.inner.lock(), None, block, layout).map(drop),
+            None => self.inspect(&self.book.inner.lock(), block, layout).map(drop),
         };
         if let Err(error) = refused {
             self.refuse(error, stream);
@@ -464,7 +435,7 @@ impl<U: Resource> Engine<U> {
             Counters::add(&self.book.counters.wrong_frees, 1);
             if let Some(watch) = self.book.watch() {
                 let (ordinal, stream) = (self.book.device.ordinal(), stream.map(StreamRef::raw));
-                watch.refuse(self.name, ordinal, block.address(), *bytes, stream);
+                watch.refuse(self.book.name, ordinal, block.address(), *bytes, stream);
             }
         }
         error.tell_who_frees();
@@ -515,20 +486,14 @@ impl<U: Resource> Engine<U> {
 
     /// As [`remove_from_ledger`](Self::remove_from_ledger) where there is no ledger: asks the core and the caches.
     /// Looks at every cached block; two sizes of one class look the same.
-    fn inspect(
-        &self,
-        inner: &Inner,
-        want: Option<Want>,
-        block: DevicePtr,
-        layout: Layout,
-    ) -> Result<Want, Error> {
+    fn inspect(&self, inner: &Inner, block: DevicePtr, layout: Layout) -> Result<Want, Error> {
         let is_cached = || {
             let caches = self.book.caches();
             caches.iter().any(|cache| cache.blocks().any(|cached| cached.address == block.address()))
         };
         let kind = match inner.core.inspect(block.address()) {
             Inspected::Out { units } if !is_cached() => {
-                if let Some(want) = want.filter(|want| want.units() == units) {
+                if let Some(want) = self.book.want(layout).filter(|want| want.units() == units) {
                     return Ok(want);
                 }
                 MisuseKind::WrongSize { allocated_bytes: units as usize * Layout::MIN_ALIGN }
@@ -541,10 +506,9 @@ impl<U: Resource> Engine<U> {
     /// Refuses a request that no block is ever large enough for. No search is made, and no handler is asked.
     #[cold]
     fn too_large(&self, layout: Layout, requester: Requester<'_>) -> Error {
-        let maximum_bytes =
-            self.maximum_bytes().map_or(self.largest_bytes, |most| most.min(self.largest_bytes));
+        let limits = [self.maximum_bytes(), self.book.only_bytes()];
         let report = OutOfMemory {
-            maximum_bytes: Some(maximum_bytes).filter(|most| *most < usize::MAX),
+            maximum_bytes: limits.into_iter().flatten().min(),
             cause: Cause::TooLarge,
             ..self.figures(layout, requester)
         };

@@ -221,7 +221,7 @@ impl<U: Resource> Engine<U> {
     /// The largest request that `requester` could have served now, without growth and without waiting.
     fn largest(&self, requester: Requester<'_>) -> usize {
         let bytes = self.book.largest(requester);
-        if self.is_of_one_size && bytes < self.largest_bytes { 0 } else { bytes.min(self.largest_bytes) }
+        self.book.only_bytes().map_or(bytes, |only| if bytes < only { 0 } else { only })
     }
 
     /// The memory of the upstream, and the free memory here.
@@ -264,7 +264,7 @@ impl<U: Resource> Engine<U> {
             reserved_bytes: status.reserved_bytes,
             largest_bytes: self.largest(requester),
             is_of_suballocator: true,
-            ..OutOfMemory::new(self.name, layout.bytes())
+            ..OutOfMemory::new(self.book.name, layout.bytes())
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The contract of resources over an engine, the same for every suballocator.
 
 /// Implements `Resource`, access markers, `Debug` and the common calls for a suballocator with the fields `engine` and
-/// `id`. `$want` gives the block that serves a layout; `$layer` prints its layer.
+/// `id`. `$layer` prints its layer.
 macro_rules! resource_by_engine {
-    ($name:ident, |$this:ident, $layout:ident| $want:expr, |$of:ident, $f:ident| $layer:expr) => {
+    ($name:ident, |$of:ident, $f:ident| $layer:expr) => {
         impl<U: Resource> $name<U> {
             /// The upstream.
             #[must_use]
@@ -94,9 +94,8 @@ macro_rules! resource_by_engine {
                 layout: Layout,
                 stream: impl OnStream<'s>,
             ) -> Result<(), Error> {
-                let ($this, $layout, stream) = (self, layout, stream.stream_ref());
                 // SAFETY: the caller's promise.
-                unsafe { self.engine.try_deallocate($want, block, layout, stream) }
+                unsafe { self.engine.try_deallocate(block, layout, stream.stream_ref()) }
             }
         }
 
@@ -106,21 +105,18 @@ macro_rules! resource_by_engine {
         unsafe impl<U: Resource> Resource for $name<U> {
             #[inline]
             fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
-                let ($this, $layout) = (self, layout);
-                self.engine.allocate($want, layout, stream)
+                self.engine.allocate(layout, stream)
             }
 
             #[inline]
             unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
-                let ($this, $layout) = (self, layout);
                 // SAFETY: the caller's promises.
-                unsafe { self.engine.deallocate($want, block, layout, stream) }
+                unsafe { self.engine.deallocate(block, layout, stream) }
             }
 
             #[inline]
             fn allocate_at_once(&self, layout: Layout, stream: StreamRef<'_>) -> Option<DevicePtr> {
-                let ($this, $layout) = (self, layout);
-                self.engine.allocate_at_once($want, layout, stream)
+                self.engine.allocate_at_once(layout, stream)
             }
 
             #[inline]
@@ -130,22 +126,19 @@ macro_rules! resource_by_engine {
                 layout: Layout,
                 stream: StreamRef<'_>,
             ) -> bool {
-                let ($this, $layout) = (self, layout);
                 // SAFETY: the caller's promises.
-                unsafe { self.engine.deallocate_at_once($want, block, layout, stream) }
+                unsafe { self.engine.deallocate_at_once(block, layout, stream) }
             }
 
             #[inline]
             fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
-                let ($this, $layout) = (self, layout);
-                self.engine.allocate_sync($want, layout)
+                self.engine.allocate_sync(layout)
             }
 
             #[inline]
             unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
-                let ($this, $layout) = (self, layout);
                 // SAFETY: the caller's promises.
-                unsafe { self.engine.deallocate_sync($want, block, layout) }
+                unsafe { self.engine.deallocate_sync(block, layout) }
             }
 
             fn device(&self) -> &Device {

@@ -5,7 +5,6 @@
 use core::fmt;
 use std::path::PathBuf;
 
-use super::core::Want;
 use super::engine::resource_by_engine;
 use super::engine::{Engine, EngineConfig};
 use super::snapshot::SnapshotFiles;
@@ -186,8 +185,7 @@ impl<U: Resource> FixedSize<U> {
             EngineConfig {
                 name: "FixedSize",
                 maximum_bytes: config.maximum_bytes,
-                largest_bytes: block_units as usize * Layout::MIN_ALIGN,
-                is_of_one_size: true,
+                only_units: Some(block_units),
                 growth: Growth::Step(chunk_units as usize * Layout::MIN_ALIGN),
                 reuse: Reuse::Wait,
                 checked: config.checked,
@@ -207,14 +205,8 @@ impl<U: Resource> FixedSize<U> {
     pub fn block_bytes(&self) -> usize {
         self.block_units as usize * Layout::MIN_ALIGN
     }
-
-    #[inline]
-    fn want(&self, layout: Layout) -> Option<Want> {
-        let fits = !layout.is_empty() && layout.bytes() <= self.block_bytes();
-        fits.then_some(Want::only(self.block_units))
-    }
 }
 
-resource_by_engine!(FixedSize, |this, layout| this.want(layout), |this, f| {
+resource_by_engine!(FixedSize, |this, f| {
     write!(f, "FixedSize({} of {})", Size(this.engine.reserved_bytes()), Size(this.block_bytes()))
 });

@@ -155,9 +155,8 @@ impl<U: Resource> Pool<U> {
             EngineConfig {
                 name: "Pool",
                 maximum_bytes: config.maximum_bytes,
-                largest_bytes: usize::MAX,
                 claim_units: 0,
-                is_of_one_size: false,
+                only_units: None,
                 growth: config.growth,
                 reuse: config.reuse,
                 checked: config.checked,
@@ -263,6 +262,6 @@ impl<U: Resource> Pool<U> {
     }
 }
 
-resource_by_engine!(Pool, |this, layout| this.engine.want(layout), |this, f| {
+resource_by_engine!(Pool, |this, f| {
     write!(f, "Pool({})", Size(this.pool_size()))
 });

@@ -17,13 +17,12 @@ impl<U: Resource> Engine<U> {
     #[inline(never)]
     pub(in crate::suballoc::engine) fn free_beside_graphs(
         &self,
-        want: Option<Want>,
         block: DevicePtr,
         layout: Layout,
         stream: Option<StreamRef<'_>>,
     ) -> Option<Result<(), Error>> {
         let graphs = &self.book.graphs;
-        let want = want?;
+        let want = self.book.want(layout)?;
         let (may_be_of_graph, may_sleep) =
             (graphs.is_worth_a_look(block), graphs.asleep.may_hold(block.address()));
         if !(may_be_of_graph || may_sleep)
