@@ -24,7 +24,7 @@ use crate::device::Device;
 use crate::driver::DriverResult;
 use crate::nvtx;
 use crate::resource::{DevicePtr, Figures, Layer, Layout};
-use crate::stream::{Epoch, Places, StreamId, StreamRef, ThreadToken};
+use crate::stream::{Epoch, Places, Stamp, StreamId, ThreadToken};
 use crate::suballoc::PageBudget;
 use crate::suballoc::core::{Cache, Core, LONG_UNITS, Owner, UNIT, Want};
 use crate::suballoc::debugger::{Kind, Listed, Record, Text};
@@ -41,6 +41,11 @@ pub(super) type Reach = SmallVec<[(StreamId, Epoch); 8]>;
 /// The same for the core, by owner: valid while the mutex is held.
 pub(super) fn of_owners(core: &Core, reach: &[(StreamId, Epoch)]) -> SmallVec<[(Owner, Epoch); 8]> {
     reach.iter().filter_map(|&(stream, epoch)| Some((core.owner_of(stream)?, epoch))).collect()
+}
+
+/// The epoch for a block that was freed at that point; `None` if no work uses it any more.
+pub(super) fn epoch_of(freed_at: Option<Stamp>) -> Epoch {
+    freed_at.map_or(Epoch::NONE, Stamp::epoch)
 }
 
 /// A cache, of a stream or for synchronous calls. No two caches share a cache line.
@@ -345,42 +350,37 @@ impl SuballocBook {
         self.only_units.map(|units| units as usize * Layout::MIN_ALIGN)
     }
 
-    /// The fast path of an allocation: a block from the stream's own cache.
+    /// The cache of a stream, if it has one, or one for synchronous calls.
     #[inline]
-    pub(super) fn take(&self, want: Want, stream: StreamRef<'_>) -> Option<DevicePtr> {
-        let id = stream.id();
-        let mut cache = self.shards.get(id.index())?.try_lock_unless_forked()?;
-        if !cache.is_of(id) {
+    fn shard(&self, stream: Option<StreamId>) -> Option<&CacheShard> {
+        match stream {
+            Some(stream) => self.shards.get(stream.index()).map(|shard| &**shard),
+            None => Some(self.host_shard()),
+        }
+    }
+
+    /// The fast path of an allocation: a block from the requester's own cache.
+    #[inline]
+    pub(super) fn take(&self, want: Want, requester: Option<StreamId>) -> Option<DevicePtr> {
+        let mut cache = self.shard(requester)?.try_lock_unless_forked()?;
+        if requester.is_some_and(|stream| !cache.is_of(stream)) {
             return None;
         }
         cache.take(want).and_then(DevicePtr::new)
     }
 
-    /// The fast path of a free: puts a block into the cache of the stream that it was freed on, at that epoch.
+    /// The fast path of a free: puts a block into the cache of the stream that it was freed on, at that point; `None` for a block
+    /// that no work uses any more.
     #[inline]
-    pub(super) fn put(&self, want: Want, block: DevicePtr, stream: StreamId, epoch: Epoch) -> bool {
+    pub(super) fn put(&self, want: Want, block: DevicePtr, freed_at: Option<Stamp>) -> bool {
         if !self.is_cached(want) {
             return false;
         }
-        let Some(shard) = self.shards.get(stream.index()) else { return false };
-        let Some(mut cache) = shard.try_lock_unless_forked() else { return false };
-        cache.is_of(stream) && cache.put(want, block.address(), epoch)
-    }
-
-    /// As [`take`](Self::take), for a synchronous call.
-    #[inline]
-    pub(super) fn take_for_host(&self, want: Want) -> Option<DevicePtr> {
-        DevicePtr::new(self.host_shard().try_lock_unless_forked()?.take(want)?)
-    }
-
-    /// As [`put`](Self::put), for a block that no work uses any more.
-    #[inline]
-    pub(super) fn put_for_host(&self, want: Want, block: DevicePtr) -> bool {
-        if !self.is_cached(want) {
+        let stream = freed_at.map(Stamp::stream);
+        let Some(mut cache) = self.shard(stream).and_then(|shard| shard.try_lock_unless_forked()) else {
             return false;
-        }
-        let cache = self.host_shard().try_lock_unless_forked();
-        cache.is_some_and(|mut cache| cache.put(want, block.address(), Epoch(0)))
+        };
+        stream.is_none_or(|stream| cache.is_of(stream)) && cache.put(want, block.address(), epoch_of(freed_at))
     }
 
     /// Over pages, blocks of more than 1 MiB merge at once, and are never cached: of a hundred made-up workloads 84 instead

@@ -31,7 +31,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 pub use book::SuballocBook;
 use book::{Counters, Inner, Request};
 pub(super) use graphs::ReservationId;
-use requester::Requester;
+pub(super) use requester::Requester;
 pub(super) use resource_impl::resource_by_engine;
 use slow_path::Attempt;
 
@@ -45,7 +45,7 @@ use crate::error::{Cause, Error, Misuse, MisuseKind, OutOfMemory};
 use crate::nvtx;
 use crate::relief::Handlers;
 use crate::resource::{Describe, DevicePtr, Layout, Resource};
-use crate::stream::{Epoch, StreamRef};
+use crate::stream::StreamRef;
 
 /// The largest alignment that a suballocator honours: a page of the device, 2 MiB.
 pub(super) const MAX_ALIGN: usize = 2 << 20;
@@ -138,21 +138,21 @@ impl<U: Resource> Engine<U> {
     }
 
     #[inline]
-    pub(super) fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
-        if self.book.graphs.have_a_session()
+    pub(super) fn allocate(&self, layout: Layout, requester: Requester<'_>) -> Result<DevicePtr, Error> {
+        if let Requester::Stream(stream) = requester
+            && self.book.graphs.have_a_session()
             && let Some(served) = self.allocate_beside_sessions(layout, stream)
         {
             return served;
         }
-        let want = self.book.want(layout);
-        if let Some(want) = want
+        if let Some(want) = self.book.want(layout)
             && layout.align() <= Layout::MIN_ALIGN
             && self.book.is_plain()
-            && let Some(block) = self.book.take(want, stream)
+            && let Some(block) = self.book.take(want, requester.id())
         {
             return Ok(block);
         }
-        self.allocate_slowly(want, layout, Requester::Stream(stream))
+        self.allocate_slowly(layout, requester)
     }
 
     /// As [`allocate`](Self::allocate), from the cache of the stream alone.
@@ -172,7 +172,7 @@ impl<U: Resource> Engine<U> {
             // A tool may take as long as it likes.
             return None;
         }
-        let block = self.book.take(want, stream)?;
+        let block = self.book.take(want, Some(stream.id()))?;
         Some(self.noted(block, layout, Some(stream)))
     }
 
@@ -184,27 +184,9 @@ impl<U: Resource> Engine<U> {
             && self.book.device.require(stream.device()).is_ok()
     }
 
-    #[inline]
-    pub(super) fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
-        let want = self.book.want(layout);
-        if let Some(want) = want
-            && layout.align() <= Layout::MIN_ALIGN
-            && self.book.is_plain()
-            && let Some(block) = self.book.take_for_host(want)
-        {
-            return Ok(block);
-        }
-        self.allocate_slowly(want, layout, Requester::Host)
-    }
-
     #[cold]
     #[inline(never)]
-    fn allocate_slowly(
-        &self,
-        want: Option<Want>,
-        layout: Layout,
-        requester: Requester<'_>,
-    ) -> Result<DevicePtr, Error> {
+    fn allocate_slowly(&self, layout: Layout, requester: Requester<'_>) -> Result<DevicePtr, Error> {
         self.book.require_same_process()?;
         layout.require_align(MAX_ALIGN)?;
         if let Some(stream) = requester.stream() {
@@ -213,6 +195,7 @@ impl<U: Resource> Engine<U> {
         if layout.is_empty() {
             return Ok(layout.dangling());
         }
+        let want = self.book.want(layout);
         let want = want
             .filter(|want| u64::from(want.units()) <= self.book.maximum_units)
             .ok_or_else(|| self.too_large(layout, requester))?;
@@ -225,11 +208,8 @@ impl<U: Resource> Engine<U> {
             return Ok(self.noted(block, layout, requester.stream()));
         }
         // With a ledger or a tool the fast path was skipped, so the cache comes now.
-        let cached = match requester {
-            _ if align_units > 1 || self.book.is_plain() => None,
-            Requester::Stream(stream) => self.book.take(want, stream),
-            Requester::Host => self.book.take_for_host(want),
-        };
+        let is_first = align_units == 1 && !self.book.is_plain();
+        let cached = if is_first { self.book.take(want, requester.id()) } else { None };
         if cached.is_none() && self.reuse != Reuse::Own {
             self.book.premerge(&request);
         }
@@ -256,30 +236,30 @@ impl<U: Resource> Engine<U> {
         block
     }
 
+    /// `stream` is `None` in a synchronous call.
+    ///
     /// # Safety
     ///
-    /// As [`Resource::deallocate`].
+    /// As [`Resource::deallocate`]; without a stream, as [`Resource::deallocate_sync`].
     #[inline]
-    pub(super) unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+    pub(super) unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: Option<StreamRef<'_>>) {
         if self.book.graphs.may_concern(block)
-            && let Some(freed) = self.free_beside_graphs(block, layout, Some(stream))
+            && let Some(freed) = self.free_beside_graphs(block, layout, stream)
         {
             // What is no live block is left alone, as below.
-            return freed.unwrap_or_else(|error| self.refuse(error, Some(stream)));
+            return freed.unwrap_or_else(|error| self.refuse(error, stream));
         }
-        let Some(want) = self.book.want(layout) else {
-            return self.free_of_no_want(block, layout, Some(stream));
-        };
-        if !self.may_come_back(block, layout, Some(stream)) {
+        let Some(want) = self.book.want(layout) else { return self.free_of_no_want(block, layout, stream) };
+        if !self.may_come_back(block, layout, stream) {
             // Not a live block, or a stream of another device: the free is ignored, so the memory stays with its owner.
             return;
         }
         // Before the block is put anywhere: everything submitted so far comes before this point.
-        let stamp = stream.release_block(layout.bytes());
-        if !self.book.put(want, block, stamp.stream(), stamp.epoch())
-            && let Some(what) = self.book.take_back(want, block, Some(stamp.stream()), stamp.epoch())
+        let freed_at = stream.map(|stream| stream.release_block(layout.bytes()));
+        if !self.book.put(want, block, freed_at)
+            && let Some(what) = self.book.take_back(want, block, freed_at)
         {
-            self.refuse(misuse(block, layout, what), Some(stream));
+            self.refuse(misuse(block, layout, what), stream);
         }
     }
 
@@ -301,7 +281,7 @@ impl<U: Resource> Engine<U> {
         let Some(want) = self.book.want(layout) else { return layout.is_empty() };
         // Before the block is put anywhere, as in `deallocate`.
         let Some(stamp) = stream.release_at_once() else { return false };
-        let put = || self.book.put(want, block, stamp.stream(), stamp.epoch());
+        let put = || self.book.put(want, block, Some(stamp));
         if self.book.is_plain() {
             return self.book.may_be_out(block) && put();
         }
@@ -331,27 +311,6 @@ impl<U: Resource> Engine<U> {
             self.book.stays_out(block, layout);
         }
         is_put
-    }
-
-    /// # Safety
-    ///
-    /// As [`Resource::deallocate_sync`].
-    #[inline]
-    pub(super) unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
-        if self.book.graphs.may_concern(block)
-            && let Some(freed) = self.free_beside_graphs(block, layout, None)
-        {
-            return freed.unwrap_or_else(|error| self.refuse(error, None));
-        }
-        let Some(want) = self.book.want(layout) else { return self.free_of_no_want(block, layout, None) };
-        if !self.may_come_back(block, layout, None) {
-            return;
-        }
-        if !self.book.put_for_host(want, block)
-            && let Some(what) = self.book.take_back(want, block, None, Epoch(0))
-        {
-            self.refuse(misuse(block, layout, what), None);
-        }
     }
 
     /// # Safety
@@ -394,7 +353,7 @@ impl<U: Resource> Engine<U> {
             _ => self.inspect(&inner, block, layout)?,
         };
         // Still under the mutex: of two threads that free one block, the second sees the free of the first.
-        self.book.put_or_take_back(&mut inner, wanted, block, Some(stamp.stream()), stamp.epoch());
+        self.book.put_or_take_back(&mut inner, wanted, block, Some(stamp));
         Ok(())
     }
 

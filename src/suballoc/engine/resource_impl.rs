@@ -105,13 +105,13 @@ macro_rules! resource_by_engine {
         unsafe impl<U: Resource> Resource for $name<U> {
             #[inline]
             fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
-                self.engine.allocate(layout, stream)
+                self.engine.allocate(layout, crate::suballoc::engine::Requester::Stream(stream))
             }
 
             #[inline]
             unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
                 // SAFETY: the caller's promises.
-                unsafe { self.engine.deallocate(block, layout, stream) }
+                unsafe { self.engine.deallocate(block, layout, Some(stream)) }
             }
 
             #[inline]
@@ -132,13 +132,13 @@ macro_rules! resource_by_engine {
 
             #[inline]
             fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
-                self.engine.allocate_sync(layout)
+                self.engine.allocate(layout, crate::suballoc::engine::Requester::Host)
             }
 
             #[inline]
             unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
                 // SAFETY: the caller's promises.
-                unsafe { self.engine.deallocate_sync(block, layout) }
+                unsafe { self.engine.deallocate(block, layout, None) }
             }
 
             fn device(&self) -> &Device {

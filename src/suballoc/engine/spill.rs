@@ -1,10 +1,10 @@
 //! How blocks go back: into their caches, and from the caches into the core.
 
-use super::book::{Inner, Request, SuballocBook};
+use super::book::{Inner, Request, SuballocBook, epoch_of};
 use super::misuse_kind;
 use crate::error::MisuseKind;
 use crate::resource::DevicePtr;
-use crate::stream::{Epoch, StreamId};
+use crate::stream::{Stamp, StreamId};
 use crate::suballoc::core::{Cache, Core, Inspected, Owner, Spilled, UNIT, Want};
 
 /// The blocks that have come back from caches.
@@ -21,8 +21,7 @@ impl SuballocBook {
         &self,
         want: Want,
         block: DevicePtr,
-        stream: Option<StreamId>,
-        epoch: Epoch,
+        freed_at: Option<Stamp>,
     ) -> Option<MisuseKind> {
         // In a forked child the parent's memory is leaked.
         let mut inner = self.inner.lock_unless_forked()?;
@@ -34,10 +33,10 @@ impl SuballocBook {
             }
             wrong => return Some(misuse_kind(wrong)),
         }
-        if self.cache(&mut inner.core, stream).holds(want, block.address()) {
+        if self.cache(&mut inner.core, freed_at.map(Stamp::stream)).holds(want, block.address()) {
             return Some(MisuseKind::DoubleFree);
         }
-        self.put_or_take_back(&mut inner, want, block, stream, epoch);
+        self.put_or_take_back(&mut inner, want, block, freed_at);
         None
     }
 
@@ -47,11 +46,10 @@ impl SuballocBook {
         inner: &mut Inner,
         want: Want,
         block: DevicePtr,
-        stream: Option<StreamId>,
-        epoch: Epoch,
+        freed_at: Option<Stamp>,
     ) {
-        let mut cache = self.cache(&mut inner.core, stream);
-        let owner = cache.owner();
+        let mut cache = self.cache(&mut inner.core, freed_at.map(Stamp::stream));
+        let (owner, epoch) = (cache.owner(), epoch_of(freed_at));
         if self.is_cached(want) {
             if cache.put(want, block.address(), epoch) {
                 // The cache had room: only its token was taken.

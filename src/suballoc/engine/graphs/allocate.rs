@@ -95,11 +95,11 @@ impl<U: Resource> Engine<U> {
         }
         let (book, branch) = self.book.graphs.enter(id, capture, stream)?;
         // Where no block is long enough, the suballocator has the words for it.
-        let Some(want) = book.want(layout) else { return self.allocate_sync(layout) };
+        let Some(want) = book.want(layout) else { return self.allocate(layout, Requester::Host) };
         let branch = branch.as_ref();
         let align_units = (layout.block_align() / Layout::MIN_ALIGN) as u32;
         let request = Request { requester: Requester::Stream(branch), layout, want, align_units };
-        let cached = if align_units == 1 { book.take(want, branch) } else { None };
+        let cached = if align_units == 1 { book.take(want, Some(branch.id())) } else { None };
         let block = match cached.or_else(|| book.serve_branch(&request)) {
             Some(block) => block,
             None => self.grow_reservation(id, &book, &request)?,
@@ -120,7 +120,7 @@ impl<U: Resource> Engine<U> {
         for _ in 0..TURNS {
             let units = u32::try_from(size).unwrap_or(u32::MAX);
             let layout = segment_layout(units)?;
-            let segment = match self.allocate_sync(layout) {
+            let segment = match self.allocate(layout, Requester::Host) {
                 Ok(segment) => segment,
                 Err(error) if error.is_out_of_memory() && size > need => {
                     size = need;
@@ -130,7 +130,7 @@ impl<U: Resource> Engine<U> {
             };
             if !self.book.graphs.note_segment(id, segment, layout) {
                 // SAFETY: the block came from this suballocator with this layout just now, and nobody has seen it.
-                unsafe { self.deallocate_sync(segment, layout) };
+                unsafe { self.deallocate(segment, layout, None) };
                 return Err(over());
             }
             let served = book.serve_with(request, &[], |inner| {

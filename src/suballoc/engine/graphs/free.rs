@@ -51,7 +51,7 @@ impl<U: Resource> Engine<U> {
         if !graphs.park(id, block, layout, behind) {
             // The graph has gone meanwhile, as whoever released it has promised.
             self.book.withdraw(block, layout, Some(stream));
-            self.book.take_back(want, block, Some(behind.stream()), behind.epoch());
+            self.book.take_back(want, block, Some(behind));
         }
         Some(Ok(()))
     }
@@ -100,9 +100,9 @@ impl<U: Resource> Engine<U> {
             if !graphs.forget_live(block, live, None) {
                 return Err(misuse(block, layout, MisuseKind::DoubleFree));
             }
-            let stamp = branch.as_ref().release();
-            if !book.put(want, block, stamp.stream(), stamp.epoch()) {
-                book.take_back(want, block, Some(stamp.stream()), stamp.epoch());
+            let freed_at = Some(branch.as_ref().release());
+            if !book.put(want, block, freed_at) {
+                book.take_back(want, block, freed_at);
             }
             return Ok(());
         }

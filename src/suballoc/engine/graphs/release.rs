@@ -69,9 +69,9 @@ impl<U: Resource> Engine<U> {
             self.book.withdraw(block, layout, None);
             // It has left the ledger when it was freed, and all that ran before that is over.
             if let Some(want) = self.book.want(layout)
-                && !self.book.put_for_host(want, block)
+                && !self.book.put(want, block, None)
             {
-                self.book.take_back(want, block, None, Epoch(0));
+                self.book.take_back(want, block, None);
             }
         }
         for &(block, layout) in &gone.segments {
@@ -80,7 +80,7 @@ impl<U: Resource> Engine<U> {
             // - the block came from this suballocator, with this layout, and has not been freed: it was in the reservation.
             // - every use of it is over: no block in it is out; the graphs that used it are gone and their launches over, as each
             //   handle's owner has promised; and the work behind which a block was freed elsewhere has been waited for.
-            unsafe { self.deallocate_sync(block, layout) };
+            unsafe { self.deallocate(block, layout, None) };
         }
         Ok(bytes)
     }

@@ -265,8 +265,7 @@ impl SuballocBook {
         }
         self.leave(&mut inner.sleepers, address);
         if inner.core.free_asleep(address) == Some(FreedAsleep::Mapped) {
-            let (stream, epoch) = (behind.map(Stamp::stream), behind.map_or(Epoch(0), Stamp::epoch));
-            self.put_or_take_back(inner, want, block, stream, epoch);
+            self.put_or_take_back(inner, want, block, behind);
         }
         true
     }

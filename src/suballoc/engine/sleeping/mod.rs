@@ -25,7 +25,7 @@ use super::grow::Caller;
 use crate::error::Error;
 use crate::nvtx;
 use crate::resource::{DevicePtr, HostCopy, Kept, Layout, Pages, Resource, SleepRecord, Sleeping};
-use crate::stream::{Epoch, Frontier, Stamp, StreamRef};
+use crate::stream::{Frontier, StreamRef};
 use crate::suballoc::core::{Extent, Want};
 use crate::suballoc::sleep_config::Chosen;
 use crate::sync::nap;
@@ -184,8 +184,7 @@ impl<U: Resource> Engine<U> {
         let behind = stream.map(StreamRef::release);
         if !self.book.free_if_asleep(want, block, behind) {
             // It is awake by now.
-            let (stream, epoch) = (behind.map(Stamp::stream), behind.map_or(Epoch(0), Stamp::epoch));
-            self.book.take_back(want, block, stream, epoch);
+            self.book.take_back(want, block, behind);
         }
         Some(Ok(()))
     }
