@@ -4,18 +4,16 @@
 
 use core::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use super::core::MAX_UNITS;
 use super::engine::resource_by_engine;
 use super::engine::{Engine, EngineConfig};
 use super::snapshot::SnapshotFiles;
-use super::{Growth, Reuse, Snapshot, Status};
+use super::{Growth, Snapshot, Status};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::error::OutOfMemory;
-use crate::relief::Handlers;
 use crate::relief::Relief;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
@@ -67,9 +65,6 @@ pub struct Arena<U: Resource = AnyResource> {
     bytes: usize,
 }
 
-/// The function that is called when an arena has run out.
-type Dump = Arc<dyn Fn(&OutOfMemory) + Send + Sync>;
-
 /// The size of an [`Arena`], and the function that it calls when it has run out.
 ///
 /// ```
@@ -89,14 +84,11 @@ type Dump = Arc<dyn Fn(&OutOfMemory) + Send + Sync>;
 /// assert_eq!(told.try_recv(), Ok(Cause::TooLarge));
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 #[must_use = "a configuration does nothing until a suballocator is made with it"]
 pub struct ArenaConfig {
+    engine: EngineConfig,
     bytes: Option<usize>,
-    checked: Option<bool>,
-    dump: Option<Dump>,
-    handlers: Handlers,
-    snapshots: Option<SnapshotFiles>,
 }
 
 impl ArenaConfig {
@@ -108,14 +100,14 @@ impl ArenaConfig {
 
     /// As [`PoolConfig::checked`](super::PoolConfig::checked).
     pub fn checked(mut self, checked: bool) -> Self {
-        self.checked = Some(checked);
+        self.engine.checked = Some(checked);
         self
     }
 
     /// Calls `dump` with the report of every request that fails, before the handlers are asked. No lock is held, so it
     /// may take a [`snapshot`](Arena::snapshot) of the arena.
     pub fn dump_on_failure(mut self, dump: impl Fn(&OutOfMemory) + Send + Sync + 'static) -> Self {
-        self.dump = Some(Arc::new(dump));
+        self.engine.handlers.push_witness(dump);
         self
     }
 
@@ -124,33 +116,14 @@ impl ArenaConfig {
         mut self,
         handler: impl Fn(&OutOfMemory) -> Relief + Send + Sync + 'static,
     ) -> Self {
-        self.handlers.push(handler);
+        self.engine.handlers.push(handler);
         self
     }
 
     /// As [`PoolConfig::snapshot_on_out_of_memory`](super::PoolConfig::snapshot_on_out_of_memory).
     pub fn snapshot_on_out_of_memory(mut self, path: impl Into<PathBuf>) -> Self {
-        self.snapshots = Some(SnapshotFiles::new(path.into()));
+        self.engine.snapshots = Some(SnapshotFiles::new(path.into()));
         self
-    }
-
-    fn into_handlers(self) -> Handlers {
-        let mut handlers = self.handlers;
-        if let Some(dump) = self.dump {
-            handlers.push_witness(move |report| dump(report));
-        }
-        handlers
-    }
-}
-
-impl fmt::Debug for ArenaConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ArenaConfig")
-            .field("bytes", &self.bytes)
-            .field("checked", &self.checked)
-            .field("handlers", &self.handlers)
-            .field("snapshots", &self.snapshots)
-            .finish_non_exhaustive()
     }
 }
 
@@ -192,21 +165,14 @@ impl<U: Resource> Arena<U> {
                 "make it smaller, or use a `Pool`",
             ));
         };
-        let (checked, snapshots) = (config.checked, config.snapshots.clone());
         let engine = Engine::new(
             upstream,
             EngineConfig {
                 name: "Arena",
                 maximum_bytes: bytes,
                 claim_units: (SUPERBLOCK_BYTES / Layout::MIN_ALIGN) as u32,
-                only_units: None,
                 growth: Growth::Step(bytes),
-                reuse: Reuse::Wait,
-                checked,
-                handlers: config.into_handlers(),
-                snapshots,
-                in_place: false,
-                page_budget: None,
+                ..config.engine
             },
         );
         engine.take_initial(units)?;
@@ -220,6 +186,4 @@ impl<U: Resource> Arena<U> {
     }
 }
 
-resource_by_engine!(Arena, |this, f| {
-    write!(f, "Arena({})", Size(this.bytes))
-});
+resource_by_engine!(Arena, |this, f| write!(f, "Arena({})", Size(this.bytes)));

@@ -9,7 +9,6 @@ use super::bin::{Bin, whole_bytes};
 use super::bins::Bins;
 use crate::error::Error;
 use crate::resource::{Layout, Resource, ResourceId};
-use crate::suballoc::snapshot::SnapshotFiles;
 use crate::suballoc::{FixedSize, FixedSizeConfig};
 
 /// Builds a [`Binning`]: begun by [`binning`](crate::ResourceExt::binning).
@@ -27,9 +26,8 @@ use crate::suballoc::{FixedSize, FixedSizeConfig};
 #[must_use = "a builder does nothing until it builds"]
 pub struct BinningBuilder<U: Resource, B = FixedSize<Arc<U>>> {
     upstream: U,
-    blocks: usize,
-    checked: Option<bool>,
-    snapshots: Option<SnapshotFiles>,
+    /// That of own bins.
+    config: FixedSizeConfig,
     own: Vec<usize>,
     given: Vec<(usize, B)>,
     wrong: Option<Error>,
@@ -37,35 +35,27 @@ pub struct BinningBuilder<U: Resource, B = FixedSize<Arc<U>>> {
 
 impl<U: Resource, B: Resource> BinningBuilder<U, B> {
     pub(super) fn new(upstream: U) -> Self {
-        Self {
-            upstream,
-            blocks: 128,
-            checked: None,
-            snapshots: None,
-            own: Vec::new(),
-            given: Vec::new(),
-            wrong: None,
-        }
+        Self { upstream, config: FixedSizeConfig::default(), own: Vec::new(), given: Vec::new(), wrong: None }
     }
 }
 
 impl<U: Resource, B: Resource> BinningBuilder<U, B> {
     /// How many blocks an own bin takes from the upstream at a time. Default: 128.
     pub fn blocks(mut self, blocks: usize) -> Self {
-        self.blocks = blocks;
+        self.config = self.config.blocks(blocks);
         self
     }
 
     /// As [`PoolConfig::checked`](crate::PoolConfig::checked), for own bins.
     pub fn checked(mut self, checked: bool) -> Self {
-        self.checked = Some(checked);
+        self.config = self.config.checked(checked);
         self
     }
 
     /// As [`PoolConfig::snapshot_on_out_of_memory`](crate::PoolConfig::snapshot_on_out_of_memory), for own bins,
     /// which share the count.
     pub fn snapshot_on_out_of_memory(mut self, path: impl Into<PathBuf>) -> Self {
-        self.snapshots = Some(SnapshotFiles::new(path.into()));
+        self.config = self.config.snapshot_on_out_of_memory(path);
         self
     }
 
@@ -123,20 +113,24 @@ impl<U: Resource, B: Resource> BinningBuilder<U, B> {
                 "give each a size of its own, in units of 256 bytes",
             ));
         }
-        let config =
-            FixedSizeConfig::default().blocks(self.blocks).checks(self.checked).snapshots(self.snapshots);
         for bytes in sizes {
-            bins.push(Bin::own(bytes, &upstream, &config)?);
+            bins.push(Bin::own(bytes, &upstream, &self.config)?);
         }
         let max_align = bins.iter().map(|bin| bin.max_align).fold(upstream.max_align(), usize::min);
-        Ok(Binning { upstream, bins: Bins::new(bins), config, max_align, id: ResourceId::unique() })
+        Ok(Binning {
+            upstream,
+            bins: Bins::new(bins),
+            config: self.config,
+            max_align,
+            id: ResourceId::unique(),
+        })
     }
 }
 
 impl<U: Resource, B> fmt::Debug for BinningBuilder<U, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BinningBuilder")
-            .field("blocks", &self.blocks)
+            .field("config", &self.config)
             .field("own", &self.own)
             .finish_non_exhaustive()
     }

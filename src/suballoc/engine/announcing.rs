@@ -35,7 +35,7 @@ impl<U: Resource> Engine<U> {
             let device = &self.book.device;
             let may_be_heap = || device.begins_an_allocation(address, bytes);
             // A tool asks for a current device when it is told of a heap.
-            if device.in_context(|| nvtx::divide(piece, self.book.name, may_be_heap)) == Some(true) {
+            if device.in_context(|| nvtx::divide(piece, self.book.config.name, may_be_heap)) == Some(true) {
                 self.book.is_plain_no_more();
             }
         }
@@ -102,7 +102,7 @@ impl SuballocBook {
     fn goes_out(&self, block: DevicePtr, layout: Layout, stream: Option<StreamRef<'_>>) {
         if let Some(watch) = self.watch() {
             let stream = stream.map(StreamRef::raw);
-            watch.enter(self.name, self.device.ordinal(), block.address(), layout.bytes(), stream);
+            watch.enter(self.config.name, self.device.ordinal(), block.address(), layout.bytes(), stream);
         }
     }
 
@@ -121,6 +121,6 @@ impl SuballocBook {
         nvtx::leave(block.address());
         let Some(watch) = self.watch() else { return true };
         let stream = stream.map(StreamRef::raw);
-        watch.leave(self.name, self.device.ordinal(), block.address(), layout.bytes(), stream)
+        watch.leave(self.config.name, self.device.ordinal(), block.address(), layout.bytes(), stream)
     }
 }

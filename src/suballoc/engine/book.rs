@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize};
 
 use smallvec::SmallVec;
 
+use super::config::EngineConfig;
 use super::emptying::Emptying;
 use super::events::event;
 use super::graphs::Graphs;
@@ -25,7 +26,6 @@ use crate::driver::DriverResult;
 use crate::nvtx;
 use crate::resource::{DevicePtr, Figures, Layer, Layout};
 use crate::stream::{Epoch, Places, Stamp, StreamId, ThreadToken};
-use crate::suballoc::PageBudget;
 use crate::suballoc::core::{Cache, Core, LONG_UNITS, Owner, UNIT, Want};
 use crate::suballoc::debugger::{Kind, Listed, Record, Text};
 use crate::suballoc::ledger::Ledger;
@@ -169,17 +169,11 @@ impl Counters {
 #[derive(Debug)]
 pub struct SuballocBook {
     pub(super) device: Device,
-    /// The name of the suballocator, for who is told of its blocks.
-    pub(super) name: &'static str,
     /// The most that it may reserve of its upstream.
     pub(super) maximum_units: u64,
-    /// See [`EngineConfig`](super::EngineConfig).
-    pub(super) only_units: Option<u32>,
-    /// As above.
-    pub(super) claim_units: u32,
     /// The unit of the upstream's pages; 0 where it has none, or where they are not used.
     pub(super) page_units: u32,
-    pub(super) page_budget: Option<PageBudget>,
+    pub(super) config: EngineConfig,
     /// All of it sleeps. Not of `sync`, because no protocol depends on it.
     pub(super) sleeps: AtomicBool,
     pub(super) ledger: Option<Ledger>,
@@ -245,32 +239,32 @@ impl Layer for SuballocBook {
 impl SuballocBook {
     pub(super) fn new(
         device: &Device,
-        maximum_units: u64,
-        claim_units: u32,
-        checked: bool,
+        config: EngineConfig,
+        page_units: u32,
         kind: Kind,
         text: Text,
     ) -> Self {
+        let units = (config.maximum_bytes / Layout::MIN_ALIGN) as u64;
+        // Pages are mapped whole.
+        let maximum_units = units - units.checked_rem(page_units.into()).unwrap_or(0);
+        let checked = config.checked.unwrap_or_else(|| device.machine().checks_frees());
         let record = Record::new(kind, text, device, maximum_units.saturating_mul(UNIT));
-        let inner = Desk::new(Inner::new(claim_units), record);
+        let inner = Desk::new(Inner::new(config.claim_units), record);
         Self {
             device: device.clone(),
-            name: "Suballocator",
             maximum_units,
-            only_units: None,
-            claim_units,
-            page_units: 0,
-            page_budget: None,
+            page_units,
             sleeps: AtomicBool::new(false),
             ledger: checked.then(Ledger::new),
             is_plain: AtomicBool::new(!checked),
             addresses: [AtomicUsize::new(usize::MAX), AtomicUsize::new(0)],
             is_chosen: AtomicBool::new(false),
-            graphs: Graphs::default(),
+            graphs: Graphs::new(config.watch_captures),
             shards: Places::default(),
             _listed: Listed::of(&inner.record),
             inner,
             counters: Apart::default(),
+            config,
         }
     }
 
@@ -334,7 +328,7 @@ impl SuballocBook {
     /// than the maximum, the exact size is used, so that a request for the maximum can be served.
     #[inline]
     pub(super) fn want(&self, layout: Layout) -> Option<Want> {
-        if let Some(units) = self.only_units {
+        if let Some(units) = self.config.only_units {
             let fits = !layout.is_empty() && layout.bytes() <= units as usize * Layout::MIN_ALIGN;
             return fits.then_some(Want::only(units));
         }
@@ -347,7 +341,7 @@ impl SuballocBook {
 
     /// The bytes of each block, where all are of one length.
     pub(super) fn only_bytes(&self) -> Option<usize> {
-        self.only_units.map(|units| units as usize * Layout::MIN_ALIGN)
+        self.config.only_units.map(|units| units as usize * Layout::MIN_ALIGN)
     }
 
     /// The cache of a stream, if it has one, or one for synchronous calls.
@@ -380,7 +374,8 @@ impl SuballocBook {
         let Some(mut cache) = self.shard(stream).and_then(|shard| shard.try_lock_unless_forked()) else {
             return false;
         };
-        stream.is_none_or(|stream| cache.is_of(stream)) && cache.put(want, block.address(), epoch_of(freed_at))
+        stream.is_none_or(|stream| cache.is_of(stream))
+            && cache.put(want, block.address(), epoch_of(freed_at))
     }
 
     /// Over pages, blocks of more than 1 MiB merge at once, and are never cached: of a hundred made-up workloads 84 instead

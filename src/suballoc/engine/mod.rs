@@ -8,6 +8,7 @@
 mod announcing;
 mod book;
 mod completed;
+mod config;
 mod emptying;
 mod events;
 mod export;
@@ -30,99 +31,41 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 pub use book::SuballocBook;
 use book::{Counters, Inner, Request};
+pub(super) use config::EngineConfig;
 pub(super) use graphs::ReservationId;
 pub(super) use requester::Requester;
 pub(super) use resource_impl::resource_by_engine;
 use slow_path::Attempt;
 
+use super::Reuse;
 use super::core::{Inspected, Want};
 use super::debugger::{Kind, Text};
 use super::ledger::LedgerMatch;
-use super::snapshot::SnapshotFiles;
-use super::{Growth, PageBudget, Reuse};
 use crate::device::Device;
 use crate::error::{Cause, Error, Misuse, MisuseKind, OutOfMemory};
 use crate::nvtx;
-use crate::relief::Handlers;
 use crate::resource::{Describe, DevicePtr, Layout, Resource};
 use crate::stream::StreamRef;
 
 /// The largest alignment that a suballocator honours: a page of the device, 2 MiB.
 pub(super) const MAX_ALIGN: usize = 2 << 20;
 
-/// The settings of an engine, in which the suballocators differ.
-#[derive(Debug)]
-pub(super) struct EngineConfig {
-    /// The name of the suballocator, in errors.
-    pub(super) name: &'static str,
-    pub(super) maximum_bytes: usize,
-    /// All blocks have this one length, and no longer request is served.
-    pub(super) only_units: Option<u32>,
-    /// Units of unowned memory that a stream reserves at once, to keep its small blocks contiguous.
-    pub(super) claim_units: u32,
-    pub(super) growth: Growth,
-    pub(super) reuse: Reuse,
-    /// `None`: as the machine says.
-    pub(super) checked: Option<bool>,
-    pub(super) handlers: Handlers,
-    pub(super) snapshots: Option<SnapshotFiles>,
-    /// Grows in place, if the upstream has pages.
-    pub(super) in_place: bool,
-    pub(super) page_budget: Option<PageBudget>,
-}
-
 /// Segments of an upstream, carved.
 #[derive(Debug)]
 pub(super) struct Engine<U: Resource> {
     book: SuballocBook,
-    growth: Growth,
-    reuse: Reuse,
-    handlers: Handlers,
-    snapshots: Option<SnapshotFiles>,
     /// The total memory of the upstream, as far as it is known. Not of `sync`, because no protocol depends on it.
     upstream_total: AtomicUsize,
     upstream: U,
 }
 
 impl<U: Resource> Engine<U> {
-    pub(super) fn new(upstream: U, plan: EngineConfig) -> Self {
-        let EngineConfig {
-            name,
-            maximum_bytes,
-            only_units,
-            claim_units,
-            growth,
-            reuse,
-            checked,
-            handlers,
-            snapshots,
-            in_place,
-            page_budget,
-        } = plan;
-        let page_bytes = upstream.pages().filter(|_| in_place).map_or(0, |pages| pages.page_bytes());
-        // Pages are mapped whole.
-        let maximum_bytes = maximum_bytes - maximum_bytes.checked_rem(page_bytes).unwrap_or(0);
-        let maximum_units = (maximum_bytes / Layout::MIN_ALIGN) as u64;
-        let text = Text::of(format_args!("{name} > {}", Describe::new(&upstream)));
-        let (device, kind) = (upstream.device(), Kind::Suballocator);
-        let checked = checked.unwrap_or_else(|| device.machine().checks_frees());
-        let mut book = SuballocBook::new(device, maximum_units, claim_units, checked, kind, text);
-        book.page_units = (page_bytes / Layout::MIN_ALIGN) as u32;
-        (book.page_budget, book.name, book.only_units) = (page_budget, name, only_units);
-        Self {
-            book,
-            growth,
-            reuse,
-            handlers,
-            snapshots,
-            upstream_total: AtomicUsize::new(0),
-            upstream,
-        }
-    }
-
-    /// Has each free ask whether its stream captures.
-    pub(super) fn watch_captures(&mut self) {
-        self.book.graphs.watch_captures();
+    pub(super) fn new(upstream: U, config: EngineConfig) -> Self {
+        let pages = upstream.pages().filter(|_| config.in_place);
+        let page_units = pages.map_or(0, |pages| (pages.page_bytes() / Layout::MIN_ALIGN) as u32);
+        let text = Text::of(format_args!("{} > {}", config.name, Describe::new(&upstream)));
+        let book = SuballocBook::new(upstream.device(), config, page_units, Kind::Suballocator, text);
+        Self { book, upstream_total: AtomicUsize::new(0), upstream }
     }
 
     pub(super) fn upstream(&self) -> &U {
@@ -210,7 +153,7 @@ impl<U: Resource> Engine<U> {
         // With a ledger or a tool the fast path was skipped, so the cache comes now.
         let is_first = align_units == 1 && !self.book.is_plain();
         let cached = if is_first { self.book.take(want, requester.id()) } else { None };
-        if cached.is_none() && self.reuse != Reuse::Own {
+        if cached.is_none() && self.book.config.reuse != Reuse::Own {
             self.book.premerge(&request);
         }
         let block = match cached.or_else(|| self.book.serve(&request, &[])) {
@@ -394,7 +337,7 @@ impl<U: Resource> Engine<U> {
             Counters::add(&self.book.counters.wrong_frees, 1);
             if let Some(watch) = self.book.watch() {
                 let (ordinal, stream) = (self.book.device.ordinal(), stream.map(StreamRef::raw));
-                watch.refuse(self.book.name, ordinal, block.address(), *bytes, stream);
+                watch.refuse(self.book.config.name, ordinal, block.address(), *bytes, stream);
             }
         }
         error.tell_who_frees();
@@ -471,7 +414,7 @@ impl<U: Resource> Engine<U> {
             cause: Cause::TooLarge,
             ..self.figures(layout, requester)
         };
-        self.handlers.tell(&report);
+        self.book.config.handlers.tell(&report);
         self.refusal(report, Attempt::default())
     }
 

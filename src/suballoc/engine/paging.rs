@@ -147,7 +147,7 @@ impl SuballocBook {
 
     /// The budget in units, after a request for so many units more was noted.
     fn budget_units(&self, inner: &mut Inner, more: u64) -> u64 {
-        let Some(limit) = self.page_budget else { return u64::MAX };
+        let Some(limit) = self.config.page_budget else { return u64::MAX };
         let cached: u64 = self.shards().map(|shard| shard.lock().units()).sum();
         let live = inner.core.out_units().saturating_sub(cached) + more;
         inner.peak_live = inner.peak_live.max(live);
@@ -378,7 +378,7 @@ impl<U: Resource> Engine<U> {
         let memory = self.upstream_total.load(core::sync::atomic::Ordering::Relaxed) / Layout::MIN_ALIGN;
         let part = |units: u64, parts: u64| (units / parts).max(page).ilog2();
         let of_memory = 1 << part(memory as u64, PART_OF_MEMORY);
-        match self.book.page_budget {
+        match self.book.config.page_budget {
             Some(_) => {
                 let reserved = (self.book.reserved_bytes() / Layout::MIN_ALIGN) as u64;
                 of_memory.min(1 << part(reserved, PART_OF_POOL))

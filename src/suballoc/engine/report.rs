@@ -264,7 +264,7 @@ impl<U: Resource> Engine<U> {
             reserved_bytes: status.reserved_bytes,
             largest_bytes: self.largest(requester),
             is_of_suballocator: true,
-            ..OutOfMemory::new(self.book.name, layout.bytes())
+            ..OutOfMemory::new(self.book.config.name, layout.bytes())
         }
     }
 }

@@ -66,7 +66,7 @@ impl SuballocBook {
             }
         }
         let reach = &of_owners(&inner.core, reach);
-        let claim = self.claim_units;
+        let claim = self.config.claim_units;
         let address = match carve(inner, &mut cache, request, now, reach, claim) {
             Some(address) => address,
             // For a long request the long blocks of the cache are in the core already, and the short ones stay in the

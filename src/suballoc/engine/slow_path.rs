@@ -5,18 +5,19 @@
 
 use core::sync::atomic::Ordering;
 
+use super::Engine;
 use super::book::{Counters, Reach, Request, SuballocBook, of_owners};
 use super::events::event;
 use super::requester::Requester;
 use super::spill::return_to_core;
 use super::strategy::{Strategy, in_order};
-use super::{Engine, Growth};
 use crate::error::Error;
 use crate::error::OutOfMemory;
 use crate::nvtx;
 use crate::relief::Relief;
 use crate::resource::{DevicePtr, Resource};
 use crate::stream::{Epoch, Frontier, Stamp, StreamId, StreamRef};
+use crate::suballoc::Growth;
 use crate::suballoc::core::{Owned, Owner, Span, Spilled};
 
 /// The most retries that handlers can cause for one request. Each time a handler must have freed or moved memory.
@@ -72,12 +73,12 @@ impl<U: Resource> Engine<U> {
             if report.is_hopeless() {
                 return Err(self.hopeless(report, attempt));
             }
-            if attempt.attempt >= ATTEMPTS || self.handlers.is_empty() {
+            if attempt.attempt >= ATTEMPTS || self.book.config.handlers.is_empty() {
                 return Err(self.refusal(report, attempt));
             }
             // Handlers can free blocks of this suballocator, or memory elsewhere on the device.
             let before = (report.live_bytes, report.reserved_bytes, self.free_upstream_bytes());
-            let relief = self.handlers.ask(&report);
+            let relief = self.book.config.handlers.ask(&report);
             // A handler may have forked.
             self.book.require_same_process()?;
             let relief = relief?;
@@ -99,7 +100,7 @@ impl<U: Resource> Engine<U> {
         request: &Request<'_>,
         attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
-        for strategy in in_order(self.reuse) {
+        for strategy in in_order(self.book.config.reuse) {
             let step = self.step(*strategy, request, attempt);
             event!(
                 strategy = ?strategy,
@@ -146,7 +147,7 @@ impl<U: Resource> Engine<U> {
     /// Refuses a request that no handler can help with. No handler is asked.
     #[cold]
     fn hopeless(&self, report: OutOfMemory, attempt: Attempt) -> Error {
-        self.handlers.tell(&report);
+        self.book.config.handlers.tell(&report);
         self.refusal(report, attempt)
     }
 
@@ -173,14 +174,16 @@ impl<U: Resource> Engine<U> {
             }
             Strategy::Caches if attempt.has_spilled_all => Ok(None),
             Strategy::Caches => self.book.serve_spilled(request, self.book.spill_where_none_grows()),
-            Strategy::Grow => self.grow(request, self.growth, attempt),
+            Strategy::Grow => self.grow(request, self.book.config.growth, attempt),
             Strategy::DeviceWait => self.book.serve_after_device_wait(request),
             Strategy::HostWait => self.book.serve_after_host_wait(request),
             Strategy::Trim => self.trim_and_grow(request, attempt),
             // A model finds memory by the other strategies; with this one too it takes minutes instead of seconds. A
             // model of its own covers it.
             #[cfg(loom)]
-            Strategy::TakeThenWait if self.reuse != crate::suballoc::Reuse::LastStrategy => Ok(None),
+            Strategy::TakeThenWait if self.book.config.reuse != crate::suballoc::Reuse::LastStrategy => {
+                Ok(None)
+            }
             Strategy::TakeThenWait => self.book.serve_then_wait(request),
         }
     }
@@ -225,7 +228,7 @@ impl<U: Resource> Engine<U> {
         let other =
             [attempt.refused, attempt.failed].into_iter().flatten().find(|error| !error.is_out_of_memory());
         other.unwrap_or_else(|| {
-            let snapshot_file = self.snapshots.as_ref().and_then(|files| {
+            let snapshot_file = self.book.config.snapshots.as_ref().and_then(|files| {
                 // The snapshot is taken only if a file is left to write.
                 files.write(|| self.book.snapshot(), &report)
             });

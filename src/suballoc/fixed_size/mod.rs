@@ -8,11 +8,10 @@ use std::path::PathBuf;
 use super::engine::resource_by_engine;
 use super::engine::{Engine, EngineConfig};
 use super::snapshot::SnapshotFiles;
-use super::{Growth, Reuse, Snapshot, Status};
+use super::{Growth, Snapshot, Status};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
-use crate::relief::Handlers;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
@@ -68,19 +67,17 @@ pub struct FixedSize<U: Resource = AnyResource> {
 /// assert!(Cuda::new(&sim.device(0)).fixed_size(config.maximum(4096)).is_err(), "not even the first sixteen");
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[must_use = "a configuration does nothing until a suballocator is made with it"]
 pub struct FixedSizeConfig {
+    engine: EngineConfig,
     block_bytes: usize,
     blocks: usize,
-    maximum_bytes: usize,
-    checked: Option<bool>,
-    snapshots: Option<SnapshotFiles>,
 }
 
 impl Default for FixedSizeConfig {
     fn default() -> Self {
-        Self { block_bytes: 1 << 20, blocks: 128, maximum_bytes: usize::MAX, checked: None, snapshots: None }
+        Self { engine: EngineConfig::default(), block_bytes: 1 << 20, blocks: 128 }
     }
 }
 
@@ -99,29 +96,19 @@ impl FixedSizeConfig {
 
     /// Never has more than this from the upstream. Default: no limit.
     pub fn maximum(mut self, bytes: usize) -> Self {
-        self.maximum_bytes = bytes;
+        self.engine.maximum_bytes = bytes;
         self
     }
 
     /// As [`PoolConfig::checked`](super::PoolConfig::checked).
     pub fn checked(mut self, checked: bool) -> Self {
-        self.checked = Some(checked);
+        self.engine.checked = Some(checked);
         self
     }
 
     /// As [`PoolConfig::snapshot_on_out_of_memory`](super::PoolConfig::snapshot_on_out_of_memory).
     pub fn snapshot_on_out_of_memory(mut self, path: impl Into<PathBuf>) -> Self {
-        self.snapshots = Some(SnapshotFiles::new(path.into()));
-        self
-    }
-
-    pub(super) fn checks(mut self, checked: Option<bool>) -> Self {
-        self.checked = checked;
-        self
-    }
-
-    pub(super) fn snapshots(mut self, snapshots: Option<SnapshotFiles>) -> Self {
-        self.snapshots = snapshots;
+        self.engine.snapshots = Some(SnapshotFiles::new(path.into()));
         self
     }
 
@@ -137,7 +124,7 @@ impl FixedSizeConfig {
         let units = Layout::from_bytes(self.block_bytes)?.rounded_bytes() / Layout::MIN_ALIGN;
         let chunk = units.checked_mul(self.blocks).and_then(|chunk| u32::try_from(chunk).ok());
         match (u32::try_from(units), chunk) {
-            (Ok(units), Some(chunk)) if chunk as usize * Layout::MIN_ALIGN <= self.maximum_bytes => {
+            (Ok(units), Some(chunk)) if chunk as usize * Layout::MIN_ALIGN <= self.engine.maximum_bytes => {
                 Ok((units, chunk))
             }
             (Ok(_), Some(_)) => refuse(
@@ -184,16 +171,9 @@ impl<U: Resource> FixedSize<U> {
             upstream,
             EngineConfig {
                 name: "FixedSize",
-                maximum_bytes: config.maximum_bytes,
                 only_units: Some(block_units),
                 growth: Growth::Step(chunk_units as usize * Layout::MIN_ALIGN),
-                reuse: Reuse::Wait,
-                checked: config.checked,
-                claim_units: 0,
-                handlers: Handlers::default(),
-                snapshots: config.snapshots,
-                in_place: false,
-                page_budget: None,
+                ..config.engine
             },
         );
         engine.take_initial(chunk_units)?;

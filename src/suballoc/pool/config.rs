@@ -1,14 +1,12 @@
 //! `PoolConfig`: the knobs of `Pool`.
 
-use core::fmt;
-
 use std::path::PathBuf;
 
 use crate::error::Error;
 use crate::error::OutOfMemory;
-use crate::relief::Handlers;
 use crate::relief::Relief;
 use crate::resource::Layout;
+use crate::suballoc::engine::EngineConfig;
 use crate::suballoc::snapshot::SnapshotFiles;
 use crate::suballoc::{Growth, PageBudget, Reuse};
 
@@ -26,37 +24,13 @@ use crate::suballoc::{Growth, PageBudget, Reuse};
 ///     .checked(true);
 /// assert!(format!("{config:?}").contains("Completed"));
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug, Default)]
 #[must_use = "a configuration does nothing until a pool is made with it"]
 pub struct PoolConfig {
+    pub(super) engine: EngineConfig,
     pub(super) initial_bytes: usize,
     /// Takes half of what is free instead of `initial_bytes`.
     pub(super) takes_half: bool,
-    pub(super) maximum_bytes: usize,
-    pub(super) growth: Growth,
-    pub(super) reuse: Reuse,
-    pub(super) checked: Option<bool>,
-    pub(super) watch_captures: bool,
-    pub(super) handlers: Handlers,
-    pub(super) snapshots: Option<SnapshotFiles>,
-    pub(super) page_budget: Option<PageBudget>,
-}
-
-impl Default for PoolConfig {
-    fn default() -> Self {
-        Self {
-            initial_bytes: 0,
-            takes_half: false,
-            maximum_bytes: usize::MAX,
-            growth: Growth::Spare,
-            reuse: Reuse::Wait,
-            checked: None,
-            watch_captures: false,
-            handlers: Handlers::default(),
-            snapshots: None,
-            page_budget: None,
-        }
-    }
 }
 
 impl PoolConfig {
@@ -88,7 +62,7 @@ impl PoolConfig {
     /// [pages](crate::resource::Pages) to whole pages, one of them at least. While nothing is live, a request for all of it
     /// succeeds. Default: no limit.
     pub fn maximum(mut self, bytes: usize) -> Self {
-        self.maximum_bytes = bytes;
+        self.engine.maximum_bytes = bytes;
         self
     }
 
@@ -96,19 +70,19 @@ impl PoolConfig {
     /// [`PageBudget`]. Over other upstreams it has no effect. Default: none, and free pages move only where there is no
     /// more memory, or no room under the [maximum](Self::maximum).
     pub fn budget(mut self, limit: PageBudget) -> Self {
-        self.page_budget = Some(limit);
+        self.engine.page_budget = Some(limit);
         self
     }
 
     /// How much it takes from the upstream at a time. Default: [`Growth::Spare`].
     pub fn growth(mut self, growth: Growth) -> Self {
-        self.growth = growth;
+        self.engine.growth = growth;
         self
     }
 
     /// Which memory freed on other streams a stream may take. Default: [`Reuse::Wait`].
     pub fn reuse(mut self, reuse: Reuse) -> Self {
-        self.reuse = reuse;
+        self.engine.reuse = reuse;
         self
     }
 
@@ -116,7 +90,7 @@ impl PoolConfig {
     /// then does nothing, and [`try_deallocate`](super::Pool::try_deallocate) says why. Default: as the machine says, see
     /// [`Machine::check_frees`](crate::Machine::check_frees).
     pub fn checked(mut self, checked: bool) -> Self {
-        self.checked = Some(checked);
+        self.engine.checked = Some(checked);
         self
     }
 
@@ -140,7 +114,7 @@ impl PoolConfig {
     /// # Ok::<(), alluvion::Error>(())
     /// ```
     pub fn watch_captures(mut self, watch_captures: bool) -> Self {
-        self.watch_captures = watch_captures;
+        self.engine.watch_captures = watch_captures;
         self
     }
 
@@ -180,7 +154,7 @@ impl PoolConfig {
         mut self,
         handler: impl Fn(&OutOfMemory) -> Relief + Send + Sync + 'static,
     ) -> Self {
-        self.handlers.push(handler);
+        self.engine.handlers.push(handler);
         self
     }
 
@@ -208,39 +182,39 @@ impl PoolConfig {
     /// # Ok::<(), alluvion::Error>(())
     /// ```
     pub fn snapshot_on_out_of_memory(mut self, path: impl Into<PathBuf>) -> Self {
-        self.snapshots = Some(SnapshotFiles::new(path.into()));
+        self.engine.snapshots = Some(SnapshotFiles::new(path.into()));
         self
     }
 
     /// As far as the upstream does not matter.
     pub(super) fn validate(&self) -> Result<(), Error> {
-        if self.maximum_bytes < Layout::MIN_ALIGN {
+        if self.engine.maximum_bytes < Layout::MIN_ALIGN {
             return Err(Error::invalid_argument(
                 "a maximum below 256 bytes",
                 "no block is smaller",
                 "pass 256 or more",
             ));
         }
-        if self.initial_bytes > self.maximum_bytes {
+        if self.initial_bytes > self.engine.maximum_bytes {
             return Err(Error::invalid_argument(
                 "an initial size above the maximum",
                 "the pool would break its own limit",
                 "raise the maximum, or start with less",
             ));
         }
-        if matches!(self.growth, Growth::Step(bytes) if bytes < Layout::MIN_ALIGN) {
+        if matches!(self.engine.growth, Growth::Step(bytes) if bytes < Layout::MIN_ALIGN) {
             return Err(Error::invalid_argument(
                 "a growth step below 256 bytes",
                 "no segment is smaller",
                 "pass a step of 2 MiB or more, or `Growth::Exact`",
             ));
         }
-        self.page_budget.map_or(Ok(()), PageBudget::validate)
+        self.engine.page_budget.map_or(Ok(()), PageBudget::validate)
     }
 
     /// Over an upstream whose memory comes in pages of so many bytes.
     pub(super) fn validate_over_pages(&self, page_bytes: usize) -> Result<(), Error> {
-        let (initial, maximum) = (self.initial_bytes, self.maximum_bytes);
+        let (initial, maximum) = (self.initial_bytes, self.engine.maximum_bytes);
         if maximum < page_bytes {
             return Err(Error::invalid_argument_that(format!(
                 "a maximum of {maximum} bytes over pages of {page_bytes} bytes: the pool would refuse every request; \
@@ -259,7 +233,7 @@ impl PoolConfig {
 
     /// The initial size in units.
     pub(super) fn initial_units(&self) -> Result<u32, Error> {
-        let most = self.maximum_bytes / Layout::MIN_ALIGN;
+        let most = self.engine.maximum_bytes / Layout::MIN_ALIGN;
         let units = self.initial_bytes.div_ceil(Layout::MIN_ALIGN).min(most);
         u32::try_from(units).map_err(|_| {
             Error::invalid_argument(
@@ -268,22 +242,5 @@ impl PoolConfig {
                 "start with less: a pool grows by itself",
             )
         })
-    }
-}
-
-impl fmt::Debug for PoolConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PoolConfig")
-            .field("initial_bytes", &self.initial_bytes)
-            .field("takes_half", &self.takes_half)
-            .field("maximum_bytes", &self.maximum_bytes)
-            .field("growth", &self.growth)
-            .field("reuse", &self.reuse)
-            .field("checked", &self.checked)
-            .field("watch_captures", &self.watch_captures)
-            .field("handlers", &self.handlers)
-            .field("snapshots", &self.snapshots)
-            .field("page_budget", &self.page_budget)
-            .finish()
     }
 }

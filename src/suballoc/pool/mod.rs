@@ -140,7 +140,7 @@ impl<U: Resource> Pool<U> {
     pub fn new(upstream: U, mut config: PoolConfig) -> Result<Self, Error> {
         if config.takes_half {
             // In whole units or pages, rounded down, and no more than a segment holds.
-            let half = (upstream.memory_info()?.free_bytes / 2).min(config.maximum_bytes);
+            let half = (upstream.memory_info()?.free_bytes / 2).min(config.engine.maximum_bytes);
             let most = half.min((MAX_UNITS as usize - 1) * Layout::MIN_ALIGN);
             config.initial_bytes =
                 most - most % upstream.pages().map_or(Layout::MIN_ALIGN, Pages::page_bytes);
@@ -150,25 +150,7 @@ impl<U: Resource> Pool<U> {
             config.validate_over_pages(pages.page_bytes())?;
         }
         let initial_units = config.initial_units()?;
-        let mut engine = Engine::new(
-            upstream,
-            EngineConfig {
-                name: "Pool",
-                maximum_bytes: config.maximum_bytes,
-                claim_units: 0,
-                only_units: None,
-                growth: config.growth,
-                reuse: config.reuse,
-                checked: config.checked,
-                handlers: config.handlers,
-                snapshots: config.snapshots,
-                in_place: true,
-                page_budget: config.page_budget,
-            },
-        );
-        if config.watch_captures {
-            engine.watch_captures();
-        }
+        let engine = Engine::new(upstream, EngineConfig { name: "Pool", in_place: true, ..config.engine });
         if initial_units > 0 {
             engine.take_initial(initial_units)?;
         }
@@ -262,6 +244,4 @@ impl<U: Resource> Pool<U> {
     }
 }
 
-resource_by_engine!(Pool, |this, f| {
-    write!(f, "Pool({})", Size(this.pool_size()))
-});
+resource_by_engine!(Pool, |this, f| write!(f, "Pool({})", Size(this.pool_size())));

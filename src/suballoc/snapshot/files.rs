@@ -48,15 +48,6 @@ impl SnapshotFiles {
     }
 }
 
-/// Two are equal if they name one file.
-impl PartialEq for SnapshotFiles {
-    fn eq(&self, other: &Self) -> bool {
-        self.path == other.path
-    }
-}
-
-impl Eq for SnapshotFiles {}
-
 /// `pool.json`, `pool-2.json`, and so on.
 fn numbered(path: &Path, number: u64) -> PathBuf {
     if number == 1 {

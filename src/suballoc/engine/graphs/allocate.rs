@@ -5,7 +5,7 @@
 use super::super::book::{Request, SuballocBook};
 use super::super::grow::segment_layout;
 use super::super::requester::Requester;
-use super::super::{Engine, MAX_ALIGN};
+use super::super::{Engine, EngineConfig, MAX_ALIGN};
 use super::{Graphs, LiveBlock, ReservationId, not_of_the_capture, over};
 use crate::driver::CaptureId;
 use crate::error::Error;
@@ -36,9 +36,10 @@ impl<U: Resource> Engine<U> {
             )
         })?;
         let id = self.book.graphs.open(capture, shared, || {
-            let (device, most) = (&self.book.device, u64::from(u32::MAX));
+            let maximum_bytes = u32::MAX as usize * Layout::MIN_ALIGN;
+            let config = EngineConfig { maximum_bytes, checked: Some(false), ..EngineConfig::default() };
             let text = Text::plain("memory of graphs");
-            SuballocBook::new(device, most, 0, false, Kind::Graphs, text)
+            SuballocBook::new(&self.book.device, config, 0, Kind::Graphs, text)
         })?;
         Ok((id, capture))
     }

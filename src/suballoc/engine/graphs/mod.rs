@@ -145,19 +145,6 @@ pub(super) struct Graphs {
     reservations: Mutex<Reservations>,
 }
 
-impl Default for Graphs {
-    fn default() -> Self {
-        Self {
-            lowest: AtomicU64::new(u64::MAX),
-            first: AtomicU64::new(u64::MAX),
-            highest: AtomicU64::new(0),
-            asleep: AsleepFilter::default(),
-            watch_captures: false,
-            reservations: Mutex::default(),
-        }
-    }
-}
-
 impl SuballocBook {
     /// The bytes of a reservation; none if it has been released.
     pub(in crate::suballoc) fn reservation_bytes(&self, id: ReservationId) -> usize {
@@ -168,6 +155,17 @@ impl SuballocBook {
 }
 
 impl Graphs {
+    pub(super) fn new(watch_captures: bool) -> Self {
+        Self {
+            lowest: AtomicU64::new(if watch_captures { 0 } else { u64::MAX }),
+            first: AtomicU64::new(u64::MAX),
+            highest: AtomicU64::new(0),
+            asleep: AsleepFilter::default(),
+            watch_captures,
+            reservations: Mutex::default(),
+        }
+    }
+
     /// Returns `true` while a session is open: any stream may be one of its capture. Also where captures are watched.
     #[inline]
     pub(super) fn have_a_session(&self) -> bool {
@@ -194,13 +192,6 @@ impl Graphs {
         // Relaxed: as above.
         let ends = (self.first.load(Ordering::Relaxed), self.highest.load(Ordering::Relaxed));
         self.have_a_session() || (ends.0..ends.1).contains(&block.address())
-    }
-
-    /// Has each free ask whether its stream captures, from the beginning.
-    pub(super) fn watch_captures(&mut self) {
-        self.watch_captures = true;
-        // Relaxed: nobody else has it yet.
-        self.lowest.store(0, Ordering::Relaxed);
     }
 
     /// Sets the filter. Under the lock, so that two threads set it in the order of their changes.

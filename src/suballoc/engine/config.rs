@@ -1,0 +1,48 @@
+//! `EngineConfig`: what a suballocator can be told, and in which the suballocators differ.
+
+use crate::relief::Handlers;
+use crate::suballoc::snapshot::SnapshotFiles;
+use crate::suballoc::{Growth, PageBudget, Reuse};
+
+/// The settings of an engine: in the configuration of each suballocator, and kept in its book.
+#[derive(Clone, Debug)]
+pub(in crate::suballoc) struct EngineConfig {
+    /// The name of the suballocator, in errors, and for who is told of its blocks.
+    pub(in crate::suballoc) name: &'static str,
+    pub(in crate::suballoc) maximum_bytes: usize,
+    /// All blocks have this one length, and no longer request is served.
+    pub(in crate::suballoc) only_units: Option<u32>,
+    /// Units of unowned memory that a stream reserves at once, to keep its small blocks contiguous.
+    pub(in crate::suballoc) claim_units: u32,
+    pub(in crate::suballoc) growth: Growth,
+    pub(in crate::suballoc) reuse: Reuse,
+    /// `None`: as the machine says.
+    pub(in crate::suballoc) checked: Option<bool>,
+    /// Each free asks whether its stream captures.
+    pub(in crate::suballoc) watch_captures: bool,
+    pub(in crate::suballoc) handlers: Handlers,
+    pub(in crate::suballoc) snapshots: Option<SnapshotFiles>,
+    /// Grows in place, if the upstream has pages.
+    pub(in crate::suballoc) in_place: bool,
+    pub(in crate::suballoc) page_budget: Option<PageBudget>,
+}
+
+impl Default for EngineConfig {
+    /// A pool's.
+    fn default() -> Self {
+        Self {
+            name: "Suballocator",
+            maximum_bytes: usize::MAX,
+            only_units: None,
+            claim_units: 0,
+            growth: Growth::Spare,
+            reuse: Reuse::Wait,
+            checked: None,
+            watch_captures: false,
+            handlers: Handlers::default(),
+            snapshots: None,
+            in_place: false,
+            page_budget: None,
+        }
+    }
+}
