@@ -7,7 +7,6 @@
 //! both locks, so a thread with the mutex and all tokens sees every block. Neither is held across a call to an
 //! upstream, a driver or a user.
 
-use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicUsize};
 
 use smallvec::SmallVec;
@@ -29,7 +28,7 @@ use crate::stream::{Epoch, Places, Stamp, StreamId, ThreadToken};
 use crate::suballoc::core::{Cache, Core, LONG_UNITS, Owner, UNIT, Want};
 use crate::suballoc::debugger::{Kind, Listed, Record, Text};
 use crate::suballoc::ledger::Ledger;
-use crate::sync::{Apart, AtomicU64, Mutex, Ordering, Token, TokenGuard};
+use crate::sync::{Apart, AtomicU64, Mutex, MutexGuard, Ordering, Token, TokenGuard};
 
 /// Caches for the blocks of synchronous calls. Threads are spread over them; with four, sixteen threads seldom meet.
 const HOST_CACHES: usize = if cfg!(loom) { 1 } else { 4 };
@@ -104,29 +103,20 @@ impl Inner {
 
 /// What stays where it is while a suballocator is moved, so that a debugger finds it: one piece of the heap.
 #[derive(Debug)]
-pub(super) struct Desk {
+struct Shown {
     record: Record,
     host: [CacheShard; HOST_CACHES],
     /// On cache lines of its own: it is written at every cache miss.
     inner: Apart<Mutex<Inner>>,
 }
 
-impl Desk {
+impl Shown {
     fn new(inner: Inner, record: Record) -> Box<Self> {
-        let mut desk = Box::new(Self { record, host: Default::default(), inner: Apart(Mutex::new(inner)) });
-        let Self { record, host, inner } = &mut *desk;
+        let mut shown = Box::new(Self { record, host: Default::default(), inner: Apart(Mutex::new(inner)) });
+        let Self { record, host, inner } = &mut *shown;
         inner.get_mut().core.show(record);
         host.iter().for_each(|shard| shard.lock().show(record));
-        desk
-    }
-}
-
-impl Deref for Desk {
-    type Target = Mutex<Inner>;
-
-    #[inline]
-    fn deref(&self) -> &Mutex<Inner> {
-        &self.inner
+        shown
     }
 }
 
@@ -189,7 +179,7 @@ pub struct SuballocBook {
     /// Dropped before what it leads to, which is all that follows.
     _listed: Listed,
     pub(super) shards: Places<Box<CacheShard>>,
-    pub(super) inner: Box<Desk>,
+    shown: Box<Shown>,
     pub(super) counters: Apart<Counters>,
 }
 
@@ -249,7 +239,7 @@ impl SuballocBook {
         let maximum_units = units - units.checked_rem(page_units.into()).unwrap_or(0);
         let checked = config.checked.unwrap_or_else(|| device.machine().checks_frees());
         let record = Record::new(kind, text, device, maximum_units.saturating_mul(UNIT));
-        let inner = Desk::new(Inner::new(config.claim_units), record);
+        let shown = Shown::new(Inner::new(config.claim_units), record);
         Self {
             device: device.clone(),
             maximum_units,
@@ -261,20 +251,30 @@ impl SuballocBook {
             is_chosen: AtomicBool::new(false),
             graphs: Graphs::new(config.watch_captures),
             shards: Places::default(),
-            _listed: Listed::of(&inner.record),
-            inner,
+            _listed: Listed::of(&shown.record),
+            shown,
             counters: Apart::default(),
             config,
         }
     }
 
+    /// Locks the core. Not in a forked child of the process that it was made in.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.shown.inner.lock()
+    }
+
+    /// As [`lock`](Self::lock); `None` in a forked child of the process that it was made in.
+    pub(super) fn lock_unless_forked(&self) -> Option<MutexGuard<'_, Inner>> {
+        self.shown.inner.lock_unless_forked()
+    }
+
     /// Returns `true` in a forked child of the process that it was made in: it serves no request there.
     pub(super) fn is_forked_child(&self) -> bool {
-        self.inner.is_forked_child()
+        self.shown.inner.is_forked_child()
     }
 
     pub(super) fn require_same_process(&self) -> DriverResult<()> {
-        self.inner.require_same_process()
+        self.shown.inner.require_same_process()
     }
 
     /// Returns `true` if a block goes out, and comes back, without anybody having to know.
@@ -388,7 +388,7 @@ impl SuballocBook {
 
     #[inline]
     fn host_shard(&self) -> &CacheShard {
-        &self.inner.host[ThreadToken::current().number() % HOST_CACHES]
+        &self.shown.host[ThreadToken::current().number() % HOST_CACHES]
     }
 
     /// The cache of `requester`. If it still belongs to a stream that has ended, it is emptied and handed over first.
@@ -402,7 +402,7 @@ impl SuballocBook {
                 core.leave(cache.owner());
             }
             if cache.stream().is_none() {
-                cache.show(&self.inner.record);
+                cache.show(&self.shown.record);
             }
             cache.hand_over(id, core.enter(id));
         }
@@ -422,6 +422,6 @@ impl SuballocBook {
 
     /// The caches of streams, then those of synchronous calls.
     pub(super) fn shards(&self) -> impl Iterator<Item = &CacheShard> + Clone {
-        self.shards.iter().map(|shard| &**shard).chain(&self.inner.host)
+        self.shards.iter().map(|shard| &**shard).chain(&self.shown.host)
     }
 }

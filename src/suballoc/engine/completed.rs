@@ -27,7 +27,7 @@ impl<U: Resource> Engine<U> {
     pub(in crate::suballoc) fn collect(&self) -> Result<(), Error> {
         self.book.require_same_process()?;
         self.book.spill_in_turn();
-        let owned: Vec<_> = self.book.inner.lock().core.owners().collect();
+        let owned: Vec<_> = self.book.lock().core.owners().collect();
         self.book.poll_streams(&owned)
     }
 }
@@ -102,7 +102,7 @@ impl SuballocBook {
         let mut streams = owned.iter().map(|other| other.stream);
         let mut settling = None;
         loop {
-            let mut inner = self.inner.lock();
+            let mut inner = self.lock();
             let mut looks = BLOCKS_A_TURN;
             while looks > 0 {
                 let Some((stream, mut part)) = settling.take().or_else(|| {

@@ -20,9 +20,9 @@ impl<U: Resource> Engine<U> {
         if layout.is_empty() {
             return Ok(Export::of_nothing());
         }
-        self.book.inner.require_same_process()?;
+        self.book.require_same_process()?;
         let at = block.address();
-        let around = self.book.inner.lock().core.around(at, layout.bytes() as u64);
+        let around = self.book.lock().core.around(at, layout.bytes() as u64);
         match around {
             Around::Segment(segment) => {
                 let whole = segment_layout(segment.units)?;

@@ -123,7 +123,7 @@ impl<U: Resource> Engine<U> {
                         // The upstream lacks memory that another thread has just got, or is returning: it is there in
                         // the next turn, or after the next answer.
                         None => {
-                            let inner = self.book.inner.lock();
+                            let inner = self.book.lock();
                             (inner.answers, inner.is_calling())
                         }
                     }
@@ -180,7 +180,7 @@ impl<U: Resource> Engine<U> {
         }
         let need = request.need();
         {
-            let mut inner = self.book.inner.lock();
+            let mut inner = self.book.lock();
             if need > self.book.room(&inner).min(u64::from(u32::MAX)) {
                 return Ok(None);
             }
@@ -223,7 +223,7 @@ impl<U: Resource> Engine<U> {
             }
         };
         {
-            let mut inner = self.book.inner.lock();
+            let mut inner = self.book.lock();
             inner.pledged -= pledged;
             inner.end_call();
             attempt.calls = inner.calls;
@@ -270,7 +270,7 @@ impl<U: Resource> Engine<U> {
             return self.map_initial(units);
         }
         let address = self.take_segment(units)?;
-        let mut inner = self.book.inner.lock();
+        let mut inner = self.book.lock();
         inner.core.add_segment(address, units);
         self.book.note_reserved(&mut inner);
         Ok(())
@@ -289,14 +289,14 @@ impl SuballocBook {
     pub(super) fn wait_for_answer(&self, answers: u64, may_ask: bool, attempt: &mut Attempt) {
         let comes = |inner: &Inner| inner.answers == answers && inner.pledged + inner.leaving > 0;
         let (mut patience, begun) = (PATIENCE, Instant::now());
-        while patience > 0 && comes(&self.inner.lock()) {
+        while patience > 0 && comes(&self.lock()) {
             patience -= 1;
             if begun.elapsed() > LONGEST {
                 break;
             }
             yield_now();
         }
-        while !may_ask && attempt.naps < NAPS && comes(&self.inner.lock()) {
+        while !may_ask && attempt.naps < NAPS && comes(&self.lock()) {
             attempt.naps += 1;
             nap();
         }
@@ -305,7 +305,7 @@ impl SuballocBook {
     /// Makes the requester's own memory of completed work unowned, so that empty segments are found.
     pub(super) fn settle_own(&self, request: &Request<'_>) {
         let Some(id) = request.requester.id() else { return };
-        let own: Option<Owned> = self.inner.lock().core.owners().find(|owned| owned.stream == id);
+        let own: Option<Owned> = self.lock().core.owners().find(|owned| owned.stream == id);
         // An error of the driver is reported by the strategies that need its answer.
         let _ = own.map(|own| self.poll_streams(&[own]));
     }

@@ -280,7 +280,7 @@ impl<U: Resource> Engine<U> {
         if !self.book.is_plain() {
             if self.book.ledger.is_none() {
                 // What is no live block is not withdrawn.
-                self.inspect(&self.book.inner.lock(), block, layout)?;
+                self.inspect(&self.book.lock(), block, layout)?;
             }
             let is_known = self.book.withdraw(block, layout, Some(stream));
             if !is_known && self.book.ledger.is_none() {
@@ -290,7 +290,7 @@ impl<U: Resource> Engine<U> {
         }
         // Before the lock: for a stream that the crate did not make this is a driver call.
         let stamp = stream.release_block(layout.bytes());
-        let mut inner = self.book.inner.lock();
+        let mut inner = self.book.lock();
         let wanted = match self.book.want(layout) {
             Some(want) if self.book.ledger.is_some() => want,
             _ => self.inspect(&inner, block, layout)?,
@@ -322,7 +322,7 @@ impl<U: Resource> Engine<U> {
         }
         let refused = match &self.book.ledger {
             Some(_) => self.remove_from_ledger(block, layout),
-            None => self.inspect(&self.book.inner.lock(), block, layout).map(drop),
+            None => self.inspect(&self.book.lock(), block, layout).map(drop),
         };
         if let Err(error) = refused {
             self.refuse(error, stream);
@@ -383,7 +383,7 @@ impl<U: Resource> Engine<U> {
 
     /// The kind of misuse that a free of this address is, where no live block begins.
     fn misuse_kind_of(&self, block: DevicePtr) -> MisuseKind {
-        misuse_kind(self.book.inner.lock().core.inspect(block.address()))
+        misuse_kind(self.book.lock().core.inspect(block.address()))
     }
 
     /// As [`remove_from_ledger`](Self::remove_from_ledger) where there is no ledger: asks the core and the caches.

@@ -136,7 +136,7 @@ impl SuballocBook {
     /// A block among those of other lengths, where memory has ended.
     pub(super) fn serve_elsewhere(&self, request: &Request<'_>) -> Option<DevicePtr> {
         let reach = self.others(request.requester).reach;
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         let owner = self.cache(&mut inner.core, request.requester.id()).owner();
         let reach = of_owners(&inner.core, &reach);
         let (units, align_units) = (request.want.units(), request.align_units);
@@ -186,7 +186,7 @@ impl<U: Resource> Engine<U> {
         }
         let gained = std::mem::take(&mut attempt.gained);
         if served.is_none() && gained > 0 {
-            let reserved = self.book.inner.lock().core.reserved_units();
+            let reserved = self.book.lock().core.reserved_units();
             self.trim_pages(reserved.saturating_sub(gained));
         }
         Ok(served)
@@ -224,7 +224,7 @@ impl<U: Resource> Engine<U> {
                     Some(block) => return Ok(Some(block)),
                     None if calls == Some(attempt.calls) => return Ok(None),
                     None => {
-                        let inner = self.book.inner.lock();
+                        let inner = self.book.lock();
                         (inner.answers, inner.is_calling())
                     }
                 },
@@ -259,7 +259,7 @@ impl<U: Resource> Engine<U> {
         // The upstream may be a user's, and may have forked.
         self.book.require_same_process()?;
         let served = {
-            let mut inner = self.book.inner.lock();
+            let mut inner = self.book.lock();
             let inner = &mut *inner;
             inner.leaving -= units_of(&paging.old);
             inner.pledged -= paging.pledged + more.unwrap_or(0);
@@ -302,7 +302,7 @@ impl<U: Resource> Engine<U> {
 
     /// Pledges so many units more, if there is room for all of them under the maximum.
     fn pledge_more(&self, units: u64) -> Option<u64> {
-        let mut inner = self.book.inner.lock_unless_forked()?;
+        let mut inner = self.book.lock_unless_forked()?;
         let units = Some(units).filter(|units| *units <= self.book.room(&inner))?;
         inner.pledged += units;
         Some(units)
@@ -391,14 +391,14 @@ impl<U: Resource> Engine<U> {
     /// the other ranges from now on.
     fn reserve_longer_range(&self, request: &Request<'_>) -> Result<(), Error> {
         {
-            let mut inner = self.book.inner.lock();
+            let mut inner = self.book.lock();
             if inner.core.is_short(request.want.units()) {
                 inner.core.close_short_range();
                 return Ok(());
             }
         }
         let (range, units) = self.reserve_range(TIMES_MEMORY, request.need())?;
-        self.book.inner.lock().core.add_range(range, units, self.book.page_units);
+        self.book.lock().core.add_range(range, units, self.book.page_units);
         Ok(())
     }
 
@@ -406,7 +406,7 @@ impl<U: Resource> Engine<U> {
     fn reserve_short_range(&self) -> Result<(), Error> {
         let reserved = self.reserve_range(1, 0);
         let unused = {
-            let mut inner = self.book.inner.lock();
+            let mut inner = self.book.lock();
             match reserved {
                 Ok((range, units)) if inner.core.wants_short_range() => {
                     inner.core.add_short_range(range, units, self.book.page_units);
@@ -466,14 +466,14 @@ impl<U: Resource> Engine<U> {
     pub(super) fn map_initial(&self, units: u32) -> Result<(), Error> {
         let (range, range_units) = self.reserve_range(TIMES_MEMORY, units.into())?;
         let growing = {
-            let mut inner = self.book.inner.lock();
+            let mut inner = self.book.lock();
             inner.core.add_range(range, range_units, self.book.page_units);
             inner.core.begin_initial(units)
         };
         let (Some(growing), Some(pages)) = (growing, self.pages()) else { return Ok(()) };
         let mut filled = Filled::default();
         let answer = self.fill_gaps(pages, &growing.gaps, &mut Vec::new(), &mut filled);
-        let mut inner = self.book.inner.lock();
+        let mut inner = self.book.lock();
         // What is mapped is free.
         inner.core.abandon_growth(&growing, &filled.mapped, filled.lost);
         self.book.note_reserved(&mut inner);
@@ -484,7 +484,7 @@ impl<U: Resource> Engine<U> {
     pub(super) fn trim_pages(&self, keep_units: u64) -> usize {
         let Some(pages) = self.pages() else { return 0 };
         let old = {
-            let mut inner = self.book.inner.lock();
+            let mut inner = self.book.lock();
             // In one step: of two threads that trim, each counts what the other has taken.
             let surplus = inner.core.reserved_units().saturating_sub(keep_units);
             let old = inner.core.take_pages(surplus, surplus);
@@ -500,7 +500,7 @@ impl<U: Resource> Engine<U> {
         let gone = units_of(&unmapped) as usize * Layout::MIN_ALIGN;
         unmapped.iter().for_each(|extent| self.release(pages, *extent));
         // In a forked child the parent's memory is leaked.
-        let Some(mut inner) = self.book.inner.lock_unless_forked() else { return gone };
+        let Some(mut inner) = self.book.lock_unless_forked() else { return gone };
         inner.leaving -= units_of(&unmapped) + units_of(&kept);
         unmapped.into_iter().for_each(|extent| inner.core.finish_unmapping(extent));
         kept.into_iter().for_each(|extent| inner.core.abandon_unmapping(extent));
@@ -516,7 +516,7 @@ impl<U: Resource> Engine<U> {
         is_of_graph: impl Fn(u64, u64) -> bool,
     ) {
         let Some(pages) = self.pages() else { return };
-        let ranges = self.book.inner.lock().core.ranges_to_drain(is_lost);
+        let ranges = self.book.lock().core.ranges_to_drain(is_lost);
         for drained in ranges {
             let mut is_empty = true;
             for (extent, is_lost) in drained.extents {

@@ -25,7 +25,7 @@ impl SuballocBook {
             return;
         }
         let owned: Vec<Owned> = {
-            let mut inner = self.inner.lock();
+            let mut inner = self.lock();
             let inner = &mut *inner;
             if inner.core.is_of_one_stream() || self.shards().nth(MOST_SHARDS).is_some() {
                 return;

@@ -60,7 +60,7 @@ pub(super) struct Totals {
 
 impl SuballocBook {
     pub(super) fn totals(&self) -> Totals {
-        let inner = self.inner.lock();
+        let inner = self.lock();
         let cached = self.look_at_caches(|cache| cache.units()).sum::<u64>().min(inner.core.out_units());
         Totals {
             live_bytes: bytes(inner.core.out_units() - cached),
@@ -82,7 +82,7 @@ impl SuballocBook {
     #[must_use]
     pub fn status(&self) -> Status {
         let (status, freed) = {
-            let Some(inner) = self.inner.lock_unless_forked() else { return Status::default() };
+            let Some(inner) = self.lock_unless_forked() else { return Status::default() };
             let caches: Vec<_> = self.look_at_caches(CacheSeen::of).collect();
             (self.status_locked(&inner, &caches), freed(&inner, &caches))
         };
@@ -136,7 +136,7 @@ impl SuballocBook {
     /// Every block at one moment.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let Some(inner) = self.inner.lock_unless_forked() else {
+        let Some(inner) = self.lock_unless_forked() else {
             let (time, device, status) = (SystemTime::now(), self.device.clone(), Status::default());
             return Snapshot { time, device, status, segments: Vec::new(), blocks: Vec::new() };
         };
@@ -191,7 +191,7 @@ impl SuballocBook {
     /// The largest block that `requester` could get now, without growth and without waiting.
     fn largest(&self, requester: Requester<'_>) -> usize {
         let reach = self.others(requester).reach;
-        let inner = self.inner.lock();
+        let inner = self.lock();
         // The query does not enter the stream: without a cache it would never leave the core.
         let owner = requester.id().and_then(|id| inner.core.owner_of(id)).unwrap_or(Owner::UNOWNED);
         let reach = of_owners(&inner.core, &reach);
@@ -290,7 +290,7 @@ mod tests {
         let seen = || CacheSeen::of(&book.shards.get(stream.id().index()).expect("it was used").lock());
         let twice = [seen(), seen()];
         assert!(twice.iter().all(|cache| cache.blocks == 1));
-        let status = book.status_locked(&book.inner.lock(), &twice);
+        let status = book.status_locked(&book.lock(), &twice);
         assert_eq!((status.live_blocks, status.asleep_bytes), (0, 4 << 20));
         drop(asleep);
     }

@@ -25,7 +25,7 @@ impl SuballocBook {
         reach: &[(StreamId, Epoch)],
         first: impl FnOnce(&mut Inner),
     ) -> Option<DevicePtr> {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         first(&mut inner);
         let steals = inner.steals;
         let served = self.serve_locked(&mut inner, request, reach);
@@ -43,7 +43,7 @@ impl SuballocBook {
         request: &Request<'_>,
         or: impl FnOnce(&mut Inner) -> T,
     ) -> Result<DevicePtr, T> {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         // With no reach, only the requester's own and unowned blocks are used: no block is stolen.
         self.serve_locked(&mut inner, request, &[]).ok_or_else(|| or(&mut inner))
     }

@@ -39,7 +39,7 @@ impl<U: Resource> Engine<U> {
     fn close_open_ends(&self) {
         let machine = self.book.device.machine();
         self.book.spill_in_turn();
-        let owned: Vec<Owned> = self.book.inner.lock().core.owners().collect();
+        let owned: Vec<Owned> = self.book.lock().core.owners().collect();
         if owned.iter().any(|other| machine.has_open_end(other.stream)) {
             let _ = machine.wait_for_device(self.book.device.ordinal());
         }
@@ -53,7 +53,7 @@ impl<U: Resource> Engine<U> {
     }
 
     pub(in crate::suballoc) fn reserved_bytes(&self) -> usize {
-        match self.book.inner.lock_unless_forked() {
+        match self.book.lock_unless_forked() {
             Some(inner) => inner.core.reserved_units() as usize * Layout::MIN_ALIGN,
             None => self.book.reserved_bytes(),
         }
@@ -62,7 +62,7 @@ impl<U: Resource> Engine<U> {
     /// Returns one empty, unowned segment to the upstream, if `keep_units` are left without it. Returns its bytes.
     pub(super) fn return_segment(&self, keep_units: u64) -> Option<usize> {
         let segment = {
-            let mut inner = self.book.inner.lock();
+            let mut inner = self.book.lock();
             // In one step: of two threads that return segments, each counts what the other has taken.
             let surplus = inner.core.reserved_units().saturating_sub(keep_units);
             let segment = inner.core.take_segment(surplus)?;
@@ -79,7 +79,7 @@ impl<U: Resource> Engine<U> {
         let bytes = self.deallocate_segment(segment);
         // Only now: until the call has ended, the maximum counts the segment. The upstream may be a user's, and may
         // have forked.
-        let mut inner = self.book.inner.lock_unless_forked()?;
+        let mut inner = self.book.lock_unless_forked()?;
         inner.leaving -= u64::from(segment.units);
         inner.end_call();
         bytes
@@ -109,7 +109,7 @@ impl<U: Resource> Drop for Engine<U> {
         }
         let book = &self.book;
         let (owned, has_live): (Vec<Owned>, bool) = {
-            let mut inner = book.inner.lock();
+            let mut inner = book.lock();
             // So that a block that is out of the core is live.
             book.spill_locked(&mut inner);
             if inner.core.reserved_units() == 0 && self.book.page_units == 0 {
@@ -129,7 +129,7 @@ impl<U: Resource> Drop for Engine<U> {
         let lost: Vec<StreamId> =
             owned.iter().filter(|other| !is_over(other)).map(|other| other.stream).collect();
         let lost: Vec<Owner> = {
-            let inner = book.inner.lock();
+            let inner = book.lock();
             lost.iter().filter_map(|stream| inner.core.owner_of(*stream)).collect()
         };
         let is_live = |holder| matches!(holder, Owner::OUT | Owner::ASLEEP);
@@ -139,7 +139,7 @@ impl<U: Resource> Drop for Engine<U> {
         let is_of_graph =
             |address: u64, end: u64| of_graphs.iter().any(|(of, bytes)| *of < end && address < of + bytes);
         self.return_ranges(is_lost, is_of_graph);
-        let segments = book.inner.lock().core.drain_segments(is_lost);
+        let segments = book.lock().core.drain_segments(is_lost);
         for (Segment { address, units }, is_lost) in segments {
             let end = address + u64::from(units) * Layout::MIN_ALIGN as u64;
             let is_lost = is_lost || is_of_graph(address, end);

@@ -200,7 +200,7 @@ impl<U: Resource> Engine<U> {
             let grown = self.grow_or_move(request, Growth::Exact, attempt)?;
             return Ok(grown.or_else(|| self.book.serve_elsewhere(request)));
         }
-        let room = |book: &SuballocBook| book.room(&book.inner.lock());
+        let room = |book: &SuballocBook| book.room(&book.lock());
         let mut gone = 0;
         // If the upstream refused, room under the maximum is not enough: every empty segment goes.
         while attempt.refused.is_some() || room(&self.book) < request.need() {
@@ -210,7 +210,7 @@ impl<U: Resource> Engine<U> {
             }
         }
         let others_called = {
-            let inner = self.book.inner.lock();
+            let inner = self.book.lock();
             inner.leaving + inner.pledged > 0 || (attempt.refused.is_some() && inner.calls != attempt.calls)
         };
         let left = room(&self.book);
@@ -243,14 +243,14 @@ impl<U: Resource> Engine<U> {
 impl SuballocBook {
     /// The number of blocks that have come back to the core so far.
     fn released(&self) -> u64 {
-        self.inner.lock().core.released()
+        self.lock().core.released()
     }
 
     /// Empties all caches. Returns `true` if more than `released` blocks have now come back to the core, and the free
     /// memory is as much as the request in all.
     fn may_have_more_for(&self, request: &Request<'_>, released: u64) -> bool {
         self.spill();
-        let inner = self.inner.lock();
+        let inner = self.lock();
         inner.core.released() != released && inner.core.free_units() >= u64::from(request.want.units())
     }
 
@@ -258,7 +258,7 @@ impl SuballocBook {
     /// are in `reach` only: there is nothing to ask about them.
     pub(super) fn others(&self, requester: Requester<'_>) -> Others {
         let own = requester.id();
-        let mut owned: Vec<Owned> = self.inner.lock().core.owners().collect();
+        let mut owned: Vec<Owned> = self.lock().core.owners().collect();
         owned.retain(|other| Some(other.stream) != own);
         let mut over = Vec::new();
         let mut reach = Reach::new();
@@ -287,7 +287,7 @@ impl SuballocBook {
         let now = request.requester.now();
         let id = request.requester.id();
         let enough = {
-            let inner = self.inner.lock();
+            let inner = self.lock();
             inner.core.free_units() >= u64::from(request.want.units())
         };
         if !enough {
@@ -314,7 +314,7 @@ impl SuballocBook {
     /// The streams of `owned` that have a fitting block, once their work is completed. The stream with the least free
     /// memory comes first: its work is likely to complete soonest.
     fn fitting(&self, owned: &[Owned], request: &Request<'_>) -> Vec<Owned> {
-        let inner = self.inner.lock();
+        let inner = self.lock();
         let has_one = |owner| u64::from(inner.core.largest(owner, &[])) >= request.need();
         let fits = |other: &&Owned| inner.core.owner_of(other.stream).is_some_and(has_one);
         let mut fitting: Vec<Owned> = owned.iter().filter(fits).copied().collect();
@@ -326,7 +326,7 @@ impl SuballocBook {
     /// The fewest streams whose free memory makes one fitting piece. Streams that the requester already comes after are
     /// left out. `None` if there is no such piece.
     fn span_for(&self, request: &Request<'_>, reach: &Reach) -> Option<Span> {
-        let inner = self.inner.lock();
+        let inner = self.lock();
         let owner = request.requester.id().and_then(|id| inner.core.owner_of(id)).unwrap_or(Owner::UNOWNED);
         let reach = of_owners(&inner.core, reach);
         let span = |units| inner.core.span_of(units, owner, &reach);
@@ -393,7 +393,7 @@ impl SuballocBook {
     /// Makes `stream` wait for all others, and merges all free memory for it.
     pub(super) fn merge_for(&self, stream: StreamRef<'_>) -> Result<(), Error> {
         let own = stream.id();
-        let owned: Vec<Owned> = self.inner.lock().core.owners().collect();
+        let owned: Vec<Owned> = self.lock().core.owners().collect();
         for other in owned.iter().filter(|other| other.stream != own) {
             match self.wait_for(stream, other.latest()) {
                 Ok(()) => {}
@@ -404,7 +404,7 @@ impl SuballocBook {
         }
         let reach = self.others(Requester::Stream(stream)).reach;
         let now = stream.now().epoch;
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         // By its cache, so that the owner leaves the core when another stream gets the cache.
         let owner = self.cache(&mut inner.core, Some(own)).owner();
         let reach = of_owners(&inner.core, &reach);
@@ -416,7 +416,7 @@ impl SuballocBook {
     /// not enough, for all streams, the requester's own included: whole segments may become empty then.
     fn serve_after_host_wait(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
         let machine = self.device.machine();
-        let mut owned: Vec<Owned> = self.inner.lock().core.owners().collect();
+        let mut owned: Vec<Owned> = self.lock().core.owners().collect();
         owned.sort_by_key(|other| other.free_units);
         let few: Vec<Owned> = match self.fitting(&owned, request).first() {
             Some(one) => vec![*one],
@@ -460,7 +460,7 @@ impl SuballocBook {
         let mut out_of_reach: Vec<StreamId> = Vec::new();
         loop {
             let (address, point) = {
-                let mut inner = self.inner.lock();
+                let mut inner = self.lock();
                 let inner = &mut *inner;
                 self.spill_locked(inner);
                 let owner = self.cache(&mut inner.core, request.requester.id()).owner();
@@ -483,7 +483,7 @@ impl SuballocBook {
                 event!(requester = ?request.requester.id(), of = ?_point.stream, "wait on the host");
                 request.emit_steal();
             }
-            let mut inner = self.inner.lock();
+            let mut inner = self.lock();
             let (Some(point), Err(error)) = (point, waited) else {
                 inner.misses += 1;
                 inner.steals += u64::from(point.is_some());

@@ -24,7 +24,7 @@ impl SuballocBook {
         freed_at: Option<Stamp>,
     ) -> Option<MisuseKind> {
         // In a forked child the parent's memory is leaked.
-        let mut inner = self.inner.lock_unless_forked()?;
+        let mut inner = self.lock_unless_forked()?;
         let inspected = inner.core.inspect(block.address());
         match inspected {
             Inspected::Out { units } if units == want.units() => {}
@@ -65,19 +65,19 @@ impl SuballocBook {
 
     /// Empties the cache of one requester. Returns the number of blocks.
     pub(super) fn spill_own(&self, requester: Option<StreamId>) -> usize {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         let mut cache = self.cache(&mut inner.core, requester);
         spill_all(&mut cache, &mut inner.core)
     }
 
     /// Empties every cache. Returns the number of blocks.
     pub(super) fn spill(&self) -> usize {
-        self.spill_locked(&mut self.inner.lock())
+        self.spill_locked(&mut self.lock())
     }
 
     /// As [`spill`](Self::spill), after the suballocator could not grow.
     pub(super) fn spill_where_none_grows(&self) -> usize {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         inner.emptying.note_refusal();
         self.spill_locked(&mut inner)
     }
@@ -86,7 +86,7 @@ impl SuballocBook {
     /// meanwhile may be missed.
     pub(super) fn spill_in_turn(&self) {
         for shard in self.shards() {
-            let mut inner = self.inner.lock();
+            let mut inner = self.lock();
             spill_all(&mut shard.lock(), &mut inner.core);
         }
     }
@@ -101,7 +101,7 @@ impl SuballocBook {
     /// [`Emptying`] selects. A long request gets the long blocks of all caches, because a segment of memory costs more
     /// there than the time of a call.
     pub(super) fn spill_for(&self, request: &Request<'_>) -> Emptied {
-        let (mut inner, own) = (self.inner.lock(), request.requester.id());
+        let (mut inner, own) = (self.lock(), request.requester.id());
         let inner = &mut *inner;
         if inner.emptying.is_for_all() {
             let (mut blocks, mut emptied) = (0, 0);

@@ -31,7 +31,7 @@ impl<U: Resource> Engine<U> {
             ended
         };
         {
-            let mut inner = book.inner.lock();
+            let mut inner = book.lock();
             book.spill_locked(&mut inner);
             for (_, branch) in &branches {
                 if let Some(owner) = inner.core.owner_of(branch.id()) {

@@ -32,7 +32,7 @@ impl SuballocBook {
     /// are emptied.
     fn live_blocks(&self) -> Vec<(u64, u32)> {
         let mut blocks = {
-            let mut inner = self.inner.lock();
+            let mut inner = self.lock();
             self.spill_locked(&mut inner);
             inner.core.awake()
         };
@@ -82,7 +82,7 @@ impl SuballocBook {
 
     /// Marks the blocks, of which each is noticed from now on when it is freed.
     pub(super) fn mark(&self, blocks: &[u64], chosen: &Chosen<'_>) -> Result<SleepRecord<'static>, Error> {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         let inner = &mut *inner;
         if inner.sleepers.whole.is_some() {
             return Err(Error::asleep(
@@ -120,7 +120,7 @@ impl SuballocBook {
     /// The blocks of a record are awake: at once, or, if copies of their contents go on, when these are over. Those that were
     /// freed meanwhile are left alone.
     pub(super) fn unmark(&self, record: &mut SleepRecord<'_>) {
-        let Some(mut guard) = self.inner.lock_unless_forked() else { return };
+        let Some(mut guard) = self.lock_unless_forked() else { return };
         let inner = &mut *guard;
         let number = core::mem::take(&mut record.number);
         if inner.sleepers.whole == Some(number) {
@@ -136,7 +136,7 @@ impl SuballocBook {
 
     /// From now on a block of the record that is freed stays where it is, until [`end_waking`](Self::end_waking).
     pub(super) fn begin_waking(&self, record: &SleepRecord<'_>) -> Result<(), Error> {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         let sleepers = &mut inner.sleepers;
         if record.of != sleepers.me {
             return Err(Error::invalid_argument(
@@ -161,7 +161,7 @@ impl SuballocBook {
     /// If no copy writes to the blocks of the record any more, those that were freed meanwhile are free. Else the copies are left
     /// [open](Self::settle_copies).
     pub(super) fn end_waking(&self, record: &SleepRecord<'_>) {
-        let Some(mut guard) = self.inner.lock_unless_forked() else { return };
+        let Some(mut guard) = self.lock_unless_forked() else { return };
         let inner = &mut *guard;
         let is_it = |copying: &Copying| copying.number == record.number;
         let Some(at) = inner.sleepers.copying.iter().position(is_it) else { return };
@@ -193,7 +193,7 @@ impl SuballocBook {
     /// Waits for copies that could not be waited for before, and lets go of what they kept.
     pub(in crate::suballoc::engine) fn settle_copies(&self) -> Result<(), Error> {
         let open: Vec<Arc<OpenCopies>> = {
-            let Some(inner) = self.inner.lock_unless_forked() else { return Ok(()) };
+            let Some(inner) = self.lock_unless_forked() else { return Ok(()) };
             inner.sleepers.copying.iter().filter_map(|copying| copying.open.clone()).collect()
         };
         if open.is_empty() {
@@ -205,7 +205,7 @@ impl SuballocBook {
             let settled = copies.settle([]);
             waited = waited.and(settled);
         }
-        let Some(mut guard) = self.inner.lock_unless_forked() else { return waited };
+        let Some(mut guard) = self.lock_unless_forked() else { return waited };
         let inner = &mut *guard;
         let is_over = |copying: &mut Copying| copying.open.as_ref().is_some_and(|open| open.are_settled());
         let over: Vec<Copying> = inner.sleepers.copying.extract_if(.., is_over).collect();
@@ -242,7 +242,7 @@ impl SuballocBook {
 
     /// Lets the suballocator serve requests again, although the blocks of a record sleep: nobody wakes them any more.
     pub(in crate::suballoc) fn give_up_waking(&self, record: &SleepRecord<'_>) {
-        if let Some(mut inner) = self.inner.lock_unless_forked()
+        if let Some(mut inner) = self.lock_unless_forked()
             && inner.sleepers.whole == Some(record.number)
         {
             self.set_whole(&mut inner.sleepers, None);
@@ -252,7 +252,7 @@ impl SuballocBook {
     /// Frees a block if it sleeps; if it has all of its memory still, behind that point of a stream. Returns `false` if it does
     /// not sleep.
     pub(super) fn free_if_asleep(&self, want: Want, block: DevicePtr, behind: Option<Stamp>) -> bool {
-        let Some(mut guard) = self.inner.lock_unless_forked() else { return true };
+        let Some(mut guard) = self.lock_unless_forked() else { return true };
         let inner = &mut *guard;
         let address = block.address();
         let Some(&(number, _)) = inner.sleepers.blocks.get(&address) else { return false };

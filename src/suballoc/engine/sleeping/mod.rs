@@ -40,7 +40,7 @@ impl<'b> Turn<'b> {
         let me = Caller::current();
         loop {
             book.require_same_process()?;
-            match &mut book.inner.lock().sleepers.caller {
+            match &mut book.lock().sleepers.caller {
                 Some(other) if *other == me => {
                     return Err(Error::invalid_argument(
                         "sleep or wake within a sleep or wake of the same pool",
@@ -61,7 +61,7 @@ impl<'b> Turn<'b> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        if let Some(mut inner) = self.0.inner.lock_unless_forked() {
+        if let Some(mut inner) = self.0.lock_unless_forked() {
             inner.sleepers.caller = None;
         }
     }
@@ -130,7 +130,7 @@ impl<U: Resource> Engine<U> {
     /// Unmaps and releases every page that only these blocks need.
     fn return_pages_of(&self, pages: &dyn Pages, record: &SleepRecord<'_>) {
         let given_up = {
-            let mut inner = self.book.inner.lock();
+            let mut inner = self.book.lock();
             let given_up = inner.core.give_up_pages(record.blocks.iter().map(|block| block.address));
             inner.leaving += units_of(&given_up);
             inner.begin_call();
@@ -142,7 +142,7 @@ impl<U: Resource> Engine<U> {
         let gone = |extent: &&Extent| !kept.contains(extent);
         given_up.iter().filter(gone).for_each(|extent| self.release(pages, *extent));
         // In a forked child the parent's memory is leaked.
-        let Some(mut inner) = self.book.inner.lock_unless_forked() else { return };
+        let Some(mut inner) = self.book.lock_unless_forked() else { return };
         inner.leaving -= units_of(&given_up);
         for extent in given_up {
             if kept.contains(&extent) {
@@ -165,14 +165,14 @@ impl<U: Resource> Engine<U> {
     ) -> Option<Result<(), Error>> {
         let address = block.address();
         let has_open = {
-            let sleepers = &self.book.inner.lock_unless_forked()?.sleepers;
+            let sleepers = &self.book.lock_unless_forked()?.sleepers;
             sleepers.blocks.get(&address)?;
             sleepers.copying.iter().any(|copying| copying.open.is_some())
         };
         if has_open {
             // So that it is free now, and not only later; or awake, and freed like any other.
             let _ = self.book.settle_copies();
-            self.book.inner.lock_unless_forked()?.sleepers.blocks.get(&address)?;
+            self.book.lock_unless_forked()?.sleepers.blocks.get(&address)?;
         }
         if self.book.ledger.is_some()
             && let Err(error) = self.remove_from_ledger(block, layout)

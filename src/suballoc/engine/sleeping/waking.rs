@@ -46,7 +46,7 @@ impl<U: Resource> Engine<U> {
     /// Creates and maps the pages that the blocks of a record need: all of them, or none.
     fn map_pages_of(&self, pages: &dyn Pages, record: &mut SleepRecord<'_>) -> Result<(), Error> {
         let mut missing = {
-            let mut inner = self.book.inner.lock();
+            let mut inner = self.book.lock();
             let inner = &mut *inner;
             let number = record.number;
             record.blocks.retain(|block| inner.sleepers.is_of(block, number));
@@ -62,7 +62,7 @@ impl<U: Resource> Engine<U> {
         }
         // The upstream may be a user's, and may have forked.
         self.book.require_same_process()?;
-        let mut inner = self.book.inner.lock();
+        let mut inner = self.book.lock();
         let answer = match mapped {
             Ok(extents) => {
                 inner.pledged -= units_of(&extents);
@@ -82,7 +82,7 @@ impl<U: Resource> Engine<U> {
     fn create_pages(&self, pages: &dyn Pages, missing: &mut Vec<(u64, u32)>) -> Result<Vec<Extent>, Error> {
         let need: u64 = missing.iter().map(|(_, units)| u64::from(*units)).sum();
         let room = {
-            let mut inner = self.book.inner.lock();
+            let mut inner = self.book.lock();
             let room = self.book.room(&inner);
             if need <= room {
                 inner.pledged += need;
@@ -128,7 +128,7 @@ impl<U: Resource> Engine<U> {
             });
         }
         self.book.require_same_process()?;
-        let mut inner = self.book.inner.lock();
+        let mut inner = self.book.lock();
         inner.end_call();
         match answer {
             Ok(()) => Ok(mapped),
