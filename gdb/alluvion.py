@@ -21,21 +21,21 @@ import gdb.types
 
 # Must be that of the library: `src/suballoc/debugger`.
 VERSION = 1
-MAGIC = b"alluvion's roll\0"
+MAGIC = b"alluvion's root\0"
 # The static: magic, version, bytes of a record, address and number of the places.
-ROLL = struct.Struct("<16sIIQQ")
+ROOT = struct.Struct("<16sIIQQ")
 # Its own address, that of the plan, kind, machine, device, length and bytes of the text, maximum, nodes, owners, first cache.
 RECORD = struct.Struct("<QQIIII140s4xQQQQ")
-ROW = struct.Struct("<QQ")
+ARRAY = struct.Struct("<QQ")
 # The next cache, the number of the stream, the entries.
-TRAIL = struct.Struct("<QQQ")
+CACHE = struct.Struct("<QQQ")
 NO_STREAM = 2**64 - 1
 NO_LIMIT = 2**60
 # The end of a stack of a cache, and the most blocks that a cache may hold. A cache that is being changed may lead in a circle.
 END_OF_STACK = 0xFFFF
 MOST_CACHED = 2048
 OF_GRAPHS = 1
-# The most bytes that are read at once: the row of chunks of a billion blocks has half of them.
+# The most bytes that are read at once: the array of chunks of a billion blocks has half of them.
 MOST_READ = 64 << 20
 
 # Where in the data of a suballocator the fields are: the words of `Plan`, in its order.
@@ -44,7 +44,7 @@ unit
 chunk_nodes node_bytes node_address node_epoch node_units node_before node_after node_holder
 holder_out holder_vacant holder_absent holder_moving holder_asleep holder_hollow
 owner_bytes owner_stream
-cache_trail cache_heads cache_stacks cache_large cache_large_full cache_hits cache_misses
+cache_shown cache_heads cache_stacks cache_large cache_large_full cache_hits cache_misses
 entry_bytes entry_address entry_link
 large_bytes large_address large_epoch
 stream_place_bits stream_generation_bits
@@ -148,18 +148,18 @@ class Pool:
 
     def caches(self):
         """For each cache its address, and the number of its stream."""
-        trail, seen = self.first_cache, set()
-        while trail and trail not in seen:
-            seen.add(trail)
-            following, stream, _ = TRAIL.unpack(read(trail, TRAIL.size))
-            yield trail - self.plan.cache_trail, stream
-            trail = following
+        shown, seen = self.first_cache, set()
+        while shown and shown not in seen:
+            seen.add(shown)
+            following, stream, _ = CACHE.unpack(read(shown, CACHE.size))
+            yield shown - self.plan.cache_shown, stream
+            shown = following
 
     def cached(self):
         """The blocks in caches: by address the number of the stream."""
         plan, found = self.plan, {}
         for cache, stream in self.caches():
-            _, _, entries = TRAIL.unpack(read(cache + plan.cache_trail, TRAIL.size))
+            _, _, entries = CACHE.unpack(read(cache + plan.cache_shown, CACHE.size))
             heads = struct.unpack(f"<{plan.cache_stacks}H", read(cache + plan.cache_heads, 2 * plan.cache_stacks))
             for at in heads:
                 for _ in range(MOST_CACHED):
@@ -182,7 +182,7 @@ class Pool:
 
     def streams(self):
         """The number of the stream of each owner."""
-        at, count = ROW.unpack(read(self.owners, ROW.size))
+        at, count = ARRAY.unpack(read(self.owners, ARRAY.size))
         owners = read(at, count * self.plan.owner_bytes)
         return [struct.unpack_from("<Q", owners, place * self.plan.owner_bytes + self.plan.owner_stream)[0]
                 for place in range(count)]
@@ -192,7 +192,7 @@ class Pool:
         """The blocks of each range of addresses, one behind the other."""
         plan, nodes, firsts = self.plan, {}, []
         cached, streams = self.cached(), self.streams()
-        at, count = ROW.unpack(read(self.nodes, ROW.size))
+        at, count = ARRAY.unpack(read(self.nodes, ARRAY.size))
         chunks = struct.unpack(f"<{count}Q", read(at, 8 * count)) if count else ()
         states = {plan.holder_out: "live", plan.holder_absent: "absent", plan.holder_moving: "moving",
                   plan.holder_asleep: "asleep", plan.holder_hollow: "absent", 0: "free"}
@@ -293,7 +293,7 @@ def rolls():
         found = re.match(r"\s*(0x[0-9a-f]+) - (0x[0-9a-f]+) is \.alluvion(?: in (.*))?$", line)
         if found:
             begin, end = int(found[1], 16), int(found[2], 16)
-            for address in range(begin, end - ROLL.size + 1, ROLL.size):
+            for address in range(begin, end - ROOT.size + 1, ROOT.size):
                 yield address, found[3] or "the program"
 
 
@@ -306,7 +306,7 @@ def pools():
     found, files, problems = [], [], []
     for address, file in rolls():
         try:
-            magic, version, record_bytes, places, count = ROLL.unpack(read(address, ROLL.size))
+            magic, version, record_bytes, places, count = ROOT.unpack(read(address, ROOT.size))
             if magic != MAGIC:
                 continue
             files.append(file)

@@ -11,7 +11,7 @@ use super::recent::Recent;
 use super::size_class::{CLASSES, Want};
 use crate::resource::Layout;
 use crate::stream::{Epoch, StreamId};
-use crate::suballoc::debugger::{Plan, Record, Trail};
+use crate::suballoc::debugger::{Plan, Record, ShownCache};
 use crate::sync::Apart;
 
 /// The most small and medium blocks that a cache holds. A thousand absorb the swings of a hundred classes; at 16 bytes
@@ -133,7 +133,7 @@ pub(crate) struct Cache {
     runs: [u8; RUN_CLASSES + 1],
     /// Made when the first large block comes: 1.5 KiB, which most streams never need.
     large: Option<Box<Apart<[Large; LARGE]>>>,
-    trail: Trail,
+    shown: ShownCache,
 }
 
 impl Default for Cache {
@@ -156,7 +156,7 @@ impl Default for Cache {
             recent: Recent::NONE,
             runs: [FIRST_RUN; RUN_CLASSES + 1],
             large: None,
-            trail: Trail::default(),
+            shown: ShownCache::default(),
         }
     }
 }
@@ -180,13 +180,13 @@ impl Cache {
     pub(crate) fn hand_over(&mut self, stream: StreamId, owner: Owner) {
         debug_assert_eq!(self.units(), 0);
         (self.stream, self.owner) = (Some(stream), owner);
-        self.trail.stream = stream.number();
+        self.shown.stream = stream.number();
     }
 
     /// Has a debugger find it, where it stays, and from here the caches that it finds so far. Called once, under the mutex.
     pub(in crate::suballoc) fn show(&mut self, record: &Record) {
-        self.trail.next = record.first_trail();
-        record.begin_with(&self.trail);
+        self.shown.next = record.first_cache();
+        record.begin_with(&self.shown);
     }
 
     /// The units in it.
@@ -308,7 +308,7 @@ impl Cache {
         longer.append(&mut self.entries);
         longer.resize(end + EDGE, CacheEntry::new(0, 0, NONE));
         // Before the old ones go, for a debugger.
-        self.trail.entries.lead_to(longer.as_ptr());
+        self.shown.entries.lead_to(longer.as_ptr());
         self.entries = longer;
         for at in first..end {
             self.entries[at] = CacheEntry::new(0, 0, if at + 1 < end { at as u16 + 1 } else { NONE });
@@ -453,7 +453,7 @@ impl Cache {
     /// The same plan, with the places of the fields of caches.
     pub(super) const fn plan(plan: Plan) -> Plan {
         Plan {
-            cache_trail: offset_of!(Self, trail) as u32,
+            cache_shown: offset_of!(Self, shown) as u32,
             cache_heads: offset_of!(Self, heads) as u32,
             cache_stacks: STACKS as u32,
             cache_large: offset_of!(Self, large) as u32,

@@ -9,7 +9,7 @@ use core::cell::Cell;
 use super::Owner;
 use super::UNIT;
 use super::node::{BlockNode, Id, NONE};
-use crate::suballoc::debugger::Row;
+use crate::suballoc::debugger::ShownArray;
 
 /// 10 KiB: a core of few blocks stays small, and a new chunk costs about a microsecond.
 pub(super) const CHUNK: usize = 256;
@@ -19,7 +19,7 @@ pub(super) const CHUNK: usize = 256;
 pub(super) struct Nodes {
     chunks: Vec<Box<[BlockNode; CHUNK]>>,
     /// Where the chunks are.
-    shown: Row,
+    shown: ShownArray,
     /// The first vacant node; the rest follow by `next`.
     vacant: Id,
     /// The number of visits of nodes, which the tests count instead of time.
@@ -31,7 +31,7 @@ impl Default for Nodes {
     fn default() -> Self {
         Self {
             chunks: Vec::new(),
-            shown: Row::default(),
+            shown: ShownArray::default(),
             vacant: NONE,
             #[cfg(test)]
             visits: Cell::new(0),
@@ -128,7 +128,7 @@ impl Nodes {
     }
 
     /// For a debugger.
-    pub(super) fn shown(&self) -> &Row {
+    pub(super) fn shown(&self) -> &ShownArray {
         &self.shown
     }
 

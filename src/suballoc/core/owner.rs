@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 use super::Core;
 use super::bins::{Bins, End};
 use crate::stream::{Epoch, Stamp, StreamId};
-use crate::suballoc::debugger::{NO_STREAM, Row};
+use crate::suballoc::debugger::{NO_STREAM, ShownArray};
 
 /// The owner of a free block: the place of a stream in the table of this core, or none.
 ///
@@ -120,7 +120,7 @@ pub(super) struct Owners {
     /// The place of unowned blocks is the first.
     places: Vec<OwnerPlace>,
     /// Where the places are.
-    shown: Row,
+    shown: ShownArray,
     /// The places whose stream has left.
     vacant: Vec<Owner>,
     by_stream: HashMap<StreamId, Owner>,
@@ -131,7 +131,13 @@ pub(super) struct Owners {
 impl Default for Owners {
     fn default() -> Self {
         let places = vec![OwnerPlace::default()];
-        Self { shown: Row::of(&places), places, vacant: Vec::new(), by_stream: HashMap::new(), entered: 0 }
+        Self {
+            shown: ShownArray::of(&places),
+            places,
+            vacant: Vec::new(),
+            by_stream: HashMap::new(),
+            entered: 0,
+        }
     }
 }
 
@@ -174,7 +180,7 @@ impl Owners {
     }
 
     /// For a debugger.
-    pub(super) fn shown(&self) -> &Row {
+    pub(super) fn shown(&self) -> &ShownArray {
         &self.shown
     }
 

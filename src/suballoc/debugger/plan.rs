@@ -24,7 +24,7 @@ macro_rules! plan {
 plan! {
     /// The bytes of a unit.
     unit,
-    /// The nodes of a chunk, of which the row of nodes has addresses.
+    /// The nodes of a chunk, of which the array of nodes has addresses.
     chunk_nodes,
     node_bytes,
     node_address,
@@ -40,11 +40,11 @@ plan! {
     holder_moving,
     holder_asleep,
     holder_hollow,
-    /// The places that the row of owners leads to.
+    /// The places that the array of owners leads to.
     owner_bytes,
     owner_stream,
     /// From the beginning of a cache.
-    cache_trail,
+    cache_shown,
     cache_heads,
     /// How many stacks a cache has.
     cache_stacks,

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Lead, Plan, Row, Text, Trail};
+use super::{Plan, ShownAddress, ShownArray, ShownCache, Text};
 use crate::device::Device;
 
 /// What the memory is for.
@@ -29,11 +29,11 @@ pub(in crate::suballoc) struct Record {
     /// The suballocator and the layers below it, as they were when it was made.
     text: Text,
     maximum_bytes: u64,
-    /// The addresses of the rows of nodes and of owners.
+    /// The addresses of the arrays of nodes and of owners.
     nodes: usize,
     owners: usize,
-    /// The trail of the first cache.
-    caches: Lead,
+    /// The first cache, by its `ShownCache`.
+    caches: ShownAddress,
 }
 
 impl Record {
@@ -48,27 +48,27 @@ impl Record {
             maximum_bytes,
             nodes: 0,
             owners: 0,
-            caches: Lead::nowhere(),
+            caches: ShownAddress::nowhere(),
         }
     }
 
     /// Says where the data lies. That stays there from now on, and so does this.
-    pub(in crate::suballoc) fn lead_to(&mut self, plan: &'static Plan, [nodes, owners]: [&Row; 2]) {
+    pub(in crate::suballoc) fn lead_to(&mut self, plan: &'static Plan, [nodes, owners]: [&ShownArray; 2]) {
         self.plan = core::ptr::from_ref(plan).addr();
         self.nodes = core::ptr::from_ref(nodes).addr();
         self.owners = core::ptr::from_ref(owners).addr();
         self.itself = AtomicUsize::new(core::ptr::from_ref(self).addr());
     }
 
-    /// The address of the trail of the first cache, or 0.
-    pub(in crate::suballoc) fn first_trail(&self) -> usize {
+    /// The address of what is shown of the first cache, or 0.
+    pub(in crate::suballoc) fn first_cache(&self) -> usize {
         // It is written under the mutex, which the caller has.
         self.caches.address()
     }
 
-    /// Makes the trail of a cache the first.
-    pub(in crate::suballoc) fn begin_with(&self, trail: &Trail) {
-        self.caches.lead_to(trail);
+    /// Makes a cache the first.
+    pub(in crate::suballoc) fn begin_with(&self, cache: &ShownCache) {
+        self.caches.lead_to(cache);
     }
 }
 

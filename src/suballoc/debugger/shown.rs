@@ -2,23 +2,27 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::Lead;
+use super::ShownAddress;
 
-/// Where an array of a suballocator lies, whose own type a debugger does not know.
+/// Where an array lies, whose own type a debugger does not know.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(in crate::suballoc) struct Row {
-    at: Lead,
-    // Not of `sync`, as `Lead`.
-    count: AtomicUsize,
+pub(in crate::suballoc) struct ShownArray {
+    pub(super) at: ShownAddress,
+    // Not of `sync`, as `ShownAddress`.
+    pub(super) count: AtomicUsize,
 }
 
-impl Row {
+impl ShownArray {
+    pub(super) const fn empty() -> Self {
+        Self { at: ShownAddress::nowhere(), count: AtomicUsize::new(0) }
+    }
+
     pub(in crate::suballoc) fn of<T>(array: &[T]) -> Self {
-        let row = Self::default();
-        row.at.lead_to(array.as_ptr());
-        row.count.store(array.len(), Ordering::Relaxed);
-        row
+        let shown = Self::default();
+        shown.at.lead_to(array.as_ptr());
+        shown.count.store(array.len(), Ordering::Relaxed);
+        shown
     }
 
     /// Pushes onto a vector that this leads to: at any instruction to a whole one.
@@ -38,21 +42,21 @@ impl Row {
 /// In the place of a number of a stream where there is none.
 pub(in crate::suballoc) const NO_STREAM: u64 = u64::MAX;
 
-/// The beginning of what a debugger knows of a cache.
+/// What a debugger follows from a cache.
 #[derive(Debug)]
 #[repr(C)]
-pub(in crate::suballoc) struct Trail {
-    /// The address of the trail of the next cache, or 0.
+pub(in crate::suballoc) struct ShownCache {
+    /// The address of the same of the next cache, or 0.
     pub(in crate::suballoc) next: usize,
     /// The number of its stream, or [`NO_STREAM`].
     pub(in crate::suballoc) stream: u64,
     /// Its entries.
-    pub(in crate::suballoc) entries: Lead,
+    pub(in crate::suballoc) entries: ShownAddress,
 }
 
-impl Default for Trail {
+impl Default for ShownCache {
     fn default() -> Self {
-        Self { next: 0, stream: NO_STREAM, entries: Lead::nowhere() }
+        Self { next: 0, stream: NO_STREAM, entries: ShownAddress::nowhere() }
     }
 }
 
@@ -61,12 +65,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_leads_to_the_array_however_long_it_gets() {
-        let (row, mut array) = (Row::default(), Vec::new());
+    fn a_shown_array_leads_to_the_array_however_long_it_gets() {
+        let (shown, mut array) = (ShownArray::default(), Vec::new());
         for pushed in 0..1000 {
-            row.push(&mut array, pushed);
-            let count = row.count.load(Ordering::Relaxed);
-            assert_eq!((row.at.address(), count), (array.as_ptr().addr(), pushed + 1));
+            shown.push(&mut array, pushed);
+            let count = shown.count.load(Ordering::Relaxed);
+            assert_eq!((shown.at.address(), count), (array.as_ptr().addr(), pushed + 1));
         }
         assert!(array.into_iter().eq(0..1000));
     }

@@ -1,4 +1,4 @@
-//! `Lead`: an address that a debugger follows.
+//! `ShownAddress`: an address that a debugger follows.
 
 use core::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 
@@ -9,9 +9,9 @@ use core::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 // Not of `sync`: no protocol depends on it.
 #[derive(Debug, Default)]
 #[repr(transparent)]
-pub(in crate::suballoc) struct Lead(AtomicUsize);
+pub(in crate::suballoc) struct ShownAddress(AtomicUsize);
 
-impl Lead {
+impl ShownAddress {
     pub(super) const fn nowhere() -> Self {
         Self(AtomicUsize::new(0))
     }
