@@ -125,7 +125,7 @@ impl Simulated {
     #[pyo3(name = "_hazard_rows")]
     fn hazard_rows(&self, py: Python<'_>, take: bool) -> Vec<HazardRow> {
         py.detach(|| {
-            self.settle();
+            self.synchronize();
             let hazards = if take { self.sim.take_hazards() } else { self.sim.hazards() };
             hazards.iter().map(hazard_row).collect()
         })
@@ -135,7 +135,7 @@ impl Simulated {
     #[pyo3(name = "_leak_rows")]
     fn leak_rows(&self, py: Python<'_>) -> Vec<HazardRow> {
         py.detach(|| {
-            self.settle();
+            self.synchronize();
             self.sim.leaks().iter().map(hazard_row).collect()
         })
     }
@@ -218,7 +218,7 @@ impl Simulated {
 
 impl Simulated {
     /// Waits for all work. A context that is lost has none.
-    fn settle(&self) {
+    fn synchronize(&self) {
         for device in self.sim.machine().devices() {
             let _ = device.synchronize();
         }

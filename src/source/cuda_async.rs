@@ -234,7 +234,7 @@ impl fmt::Debug for CudaAsync {
 
 impl Drop for CudaAsync {
     fn drop(&mut self) {
-        self.pool.settle();
+        self.pool.retry_postponed();
         // SAFETY:
         // - `pool_create` made it on this device: `with_config`, the only constructor.
         // - no allocation from it follows: `self` ends here, and views borrow `self`. The doc of `raw_pool` says that the handle

@@ -205,7 +205,7 @@ impl DriverPool {
         if layout.is_empty() {
             return Ok(layout.dangling());
         }
-        self.settle();
+        self.retry_postponed();
         self.require_pool(Call::AllocateAsync, layout.bytes())?;
         let driver = &**self.device.driver();
         let _relaxed = RelaxedCapture::enter(driver)?;
@@ -252,13 +252,13 @@ impl DriverPool {
             unsafe { self.postponed.add(block, stream) };
         } else {
             refusal::of_free(freed, block, layout);
-            self.settle();
+            self.retry_postponed();
         }
     }
 
     /// Frees the blocks whose frees were postponed because their stream captured.
-    pub(super) fn settle(&self) {
-        self.postponed.settle(&self.device);
+    pub(super) fn retry_postponed(&self) {
+        self.postponed.retry(&self.device);
     }
 
     pub(super) fn attribute(&self, attribute: PoolAttribute) -> Result<u64, Error> {
@@ -271,7 +271,7 @@ impl DriverPool {
 
     /// An attribute that is a number of bytes.
     pub(super) fn bytes(&self, attribute: PoolAttribute) -> Result<usize, Error> {
-        self.settle();
+        self.retry_postponed();
         Ok(usize::try_from(self.attribute(attribute)?).unwrap_or(usize::MAX))
     }
 

@@ -37,7 +37,7 @@ impl PostponedFrees {
     }
 
     /// Frees the blocks that can be freed by now.
-    pub(super) fn settle(&self, device: &Device) {
+    pub(super) fn retry(&self, device: &Device) {
         // Relaxed: a hint, see above.
         if self.count.load(Ordering::Relaxed) == 0 {
             return;

@@ -158,7 +158,7 @@ struct Entered<'a, U: Resource> {
 impl<U: Resource> Entered<'_, U> {
     /// Frees what was parked meanwhile, and by that.
     #[cold]
-    fn settle(&self) {
+    fn free_parked(&self) {
         let mut waiting = Vec::new();
         while let Some(parked) = self.of.reentries.next() {
             if !self.free(&parked) {
@@ -193,7 +193,7 @@ impl<U: Resource> Drop for Entered<'_, U> {
     fn drop(&mut self) {
         // The upstream may be the user's, and have forked: what is parked belongs to the parent then.
         if !self.of.upstream.is_forked_child() && self.of.reentries.has_parked() {
-            self.settle();
+            self.free_parked();
         }
         self.of.reentries.end();
     }

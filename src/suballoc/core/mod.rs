@@ -18,6 +18,7 @@
 mod allocate;
 mod bins;
 mod cache;
+mod disown;
 mod fit;
 mod gather;
 mod index;
@@ -31,7 +32,6 @@ mod range;
 mod recent;
 mod release;
 mod segment;
-mod settle;
 mod site;
 mod size_class;
 mod sleeping;
@@ -42,11 +42,11 @@ mod tests;
 mod unmapping;
 
 pub(crate) use cache::{Cache, LONG_UNITS, Spilled};
+pub(crate) use disown::Disowning;
 pub(crate) use mapping::Growing;
 pub(crate) use owner::{Owned, Owner};
 pub(crate) use range::Extent;
 pub(crate) use segment::{Around, Segment};
-pub(crate) use settle::Settling;
 pub(crate) use size_class::{MAX_UNITS, Want};
 pub(crate) use sleeping::FreedAsleep;
 pub(crate) use span::Span;

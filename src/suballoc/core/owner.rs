@@ -248,7 +248,7 @@ impl Core {
         if owner == Owner::UNOWNED {
             return;
         }
-        self.settle(owner, Epoch(u64::MAX));
+        self.disown(owner, Epoch(u64::MAX));
         self.owners.vacate(owner);
     }
 }

@@ -55,7 +55,7 @@ impl Core {
     }
 
     /// Gives up every page with a part of these sleeping blocks, in the order of their addresses, on which nobody else
-    /// lies. Each is to be unmapped, and then [`settled`](Self::settle_given_up) or [mapped](Self::regain) again.
+    /// lies. Each is to be unmapped, and then [given up for good](Self::finish_giving_up) or [mapped](Self::regain) again.
     pub(crate) fn give_up_pages(&mut self, blocks: impl Iterator<Item = u64>) -> Vec<Extent> {
         let mut given_up: Vec<Extent> = Vec::new();
         let mut seen_to = 0;
@@ -151,7 +151,7 @@ impl Core {
     }
 
     /// The pages that these sleeping blocks need: the address and the units of each. They stay given up until each is
-    /// [mapped](Self::regain) or [`settled`](Self::settle_given_up).
+    /// [mapped](Self::regain) or [given up for good](Self::finish_giving_up).
     pub(crate) fn pages_to_regain(&mut self, blocks: impl Iterator<Item = u64>) -> Vec<(u64, u32)> {
         let mut missing: Vec<(u64, u32)> = Vec::new();
         for address in blocks {
@@ -182,7 +182,7 @@ impl Core {
     }
 
     /// A page that was given up is not mapped.
-    pub(crate) fn settle_given_up(&mut self, address: u64) {
+    pub(crate) fn finish_giving_up(&mut self, address: u64) {
         if let Some(page) = self.ranges.given_up.get_mut(&address) {
             page.is_busy = false;
             self.sweep(address);

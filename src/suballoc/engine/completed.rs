@@ -8,7 +8,7 @@ use super::slow_path::keep_first;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Resource};
 use crate::stream::StreamId;
-use crate::suballoc::core::{Owned, Owner, Settling};
+use crate::suballoc::core::{Disowning, Owned, Owner};
 
 /// How many blocks are looked at before the mutex is released for others: a fraction of a millisecond.
 const BLOCKS_A_TURN: usize = 1024;
@@ -50,7 +50,7 @@ impl SuballocBook {
                 Ok(true) => {
                     over += 1;
                     let is_enough =
-                        self.settle(core::slice::from_ref(other), |inner| has_at_hand(inner, request));
+                        self.disown(core::slice::from_ref(other), |inner| has_at_hand(inner, request));
                     if is_enough && over >= least {
                         return Ok(self.serve_within_reach(request));
                     }
@@ -63,7 +63,7 @@ impl SuballocBook {
             }
         }
         // If one stream is completed, so are the streams that it had waited for.
-        self.settle(&others, |inner| {
+        self.disown(&others, |inner| {
             for stream in busy {
                 if let Some(owner) = inner.core.owner_of(stream) {
                     inner.core.note_busy(owner);
@@ -82,7 +82,7 @@ impl SuballocBook {
         for other in owned {
             self.poll_stream(other).map(drop).or_else(|error| keep_first(&mut failed, error))?;
         }
-        self.settle(owned, |_| ());
+        self.disown(owned, |_| ());
         failed
     }
 
@@ -97,17 +97,17 @@ impl SuballocBook {
 
     /// Makes the memory of these streams' completed work unowned. Releases the mutex every [`BLOCKS_A_TURN`] blocks, so
     /// that other threads get in. Calls `then` under the last lock.
-    fn settle<T>(&self, owned: &[Owned], then: impl FnOnce(&mut Inner) -> T) -> T {
+    fn disown<T>(&self, owned: &[Owned], then: impl FnOnce(&mut Inner) -> T) -> T {
         let machine = self.device.machine();
         let mut streams = owned.iter().map(|other| other.stream);
-        let mut settling = None;
+        let mut disowning = None;
         loop {
             let mut inner = self.lock();
             let mut looks = BLOCKS_A_TURN;
             while looks > 0 {
-                let Some((stream, mut part)) = settling.take().or_else(|| {
+                let Some((stream, mut part)) = disowning.take().or_else(|| {
                     let stream = streams.next()?;
-                    Some((stream, Settling::up_to(machine.done_up_to(stream))))
+                    Some((stream, Disowning::up_to(machine.done_up_to(stream))))
                 }) else {
                     return then(&mut inner);
                 };
@@ -115,9 +115,9 @@ impl SuballocBook {
                 looks -= 1;
                 // Looked up again each time: the stream may have left meanwhile.
                 if let Some(owner) = inner.core.owner_of(stream)
-                    && !inner.core.settle_some(owner, &mut part, &mut looks)
+                    && !inner.core.disown_some(owner, &mut part, &mut looks)
                 {
-                    settling = Some((stream, part));
+                    disowning = Some((stream, part));
                 }
             }
         }

@@ -103,7 +103,7 @@ impl<U: Resource> Engine<U> {
             return self.grow_or_move(request, growth, attempt);
         }
         if growth == Growth::Spare {
-            self.book.settle_own(request);
+            self.book.disown_completed_of(request);
         }
         // In each turn the growth of another thread may serve other requests and not this one.
         for turn in 0..TURNS {
@@ -303,7 +303,7 @@ impl SuballocBook {
     }
 
     /// Makes the requester's own memory of completed work unowned, so that empty segments are found.
-    pub(super) fn settle_own(&self, request: &Request<'_>) {
+    pub(super) fn disown_completed_of(&self, request: &Request<'_>) {
         let Some(id) = request.requester.id() else { return };
         let own: Option<Owned> = self.lock().core.owners().find(|owned| owned.stream == id);
         // An error of the driver is reported by the strategies that need its answer.

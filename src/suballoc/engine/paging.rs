@@ -201,7 +201,7 @@ impl<U: Resource> Engine<U> {
         is_full: bool,
         attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
-        self.book.settle_own(request);
+        self.book.disown_completed_of(request);
         let reach = self.book.others(request.requester).reach;
         for turn in 0..TURNS {
             let plan =

@@ -295,7 +295,7 @@ impl StatsBook {
         for (at, count) in shard.counts().into_iter().enumerate() {
             summit.peak[at] = summit.peak[at].max(summit.published[at].wrapping_add(count.rise()));
             summit.published[at] = summit.published[at].wrapping_add(count.drift());
-            count.settle(self.slack[at]);
+            count.note_published(self.slack[at]);
         }
     }
 

@@ -134,7 +134,7 @@ impl Count {
     }
 
     /// Notes that the live amount has been published.
-    pub(super) fn settle(&self, slack: i64) {
+    pub(super) fn note_published(&self, slack: i64) {
         let live = self.live();
         self.top.store(signed(&self.top).max(signed(&self.high)) as u64, Ordering::Relaxed);
         self.high.store(live as u64, Ordering::Release);
@@ -161,8 +161,8 @@ impl StatsShard {
     pub(super) fn new(interval: u64, slack: [i64; 2]) -> Self {
         let shard = Self::default();
         shard.interval.store(interval, Ordering::Relaxed);
-        shard.bytes.settle(slack[0]);
-        shard.blocks.settle(slack[1]);
+        shard.bytes.note_published(slack[0]);
+        shard.blocks.note_published(slack[1]);
         shard
     }
 

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::stream::{Epoch, StreamId};
-use crate::suballoc::core::{Core, Extent, Owner, SeenState, Settling, UNIT};
+use crate::suballoc::core::{Core, Disowning, Extent, Owner, SeenState, UNIT};
 
 /// Numbers without a pattern: xorshift.
 struct Numbers(u64);
@@ -154,7 +154,7 @@ fn a_program_of_one_stream_needs_no_gathering() {
         let units = heap.numbers.units();
         heap.allocate(stream, units, &[]);
         if round.is_multiple_of(100) {
-            heap.core.settle(stream, Epoch(round.saturating_sub(50)));
+            heap.core.disown(stream, Epoch(round.saturating_sub(50)));
         }
         if round.is_multiple_of(1_000) {
             assert_eq!(heap.core.gather(stream, Epoch(round), &[]), 0, "in round {round}");
@@ -221,15 +221,15 @@ fn the_largest_block_is_found_in_a_few_looks() {
 
 /// What is over becomes nobody's in pieces, with all kinds of things between them.
 #[test]
-fn settling_goes_in_pieces_that_let_others_in() {
+fn disowning_goes_in_pieces_that_let_others_in() {
     let mut heap = Heap::with_holes(2, 5_000);
     let (stream, other) = (heap.streams[0], heap.streams[1]);
     let (done, mut pieces) = (Epoch(60), 0);
-    let mut settling = Settling::up_to(done);
+    let mut disowning = Disowning::up_to(done);
     loop {
         let mut looks = 50;
         heap.core.nodes.take_visits();
-        let is_through = heap.core.settle_some(stream, &mut settling, &mut looks);
+        let is_through = heap.core.disown_some(stream, &mut disowning, &mut looks);
         let visits = heap.core.nodes.take_visits();
         assert!(visits <= 50 * RELEASE + 2, "{visits} visits in a piece");
         heap.core.verify();
@@ -251,8 +251,8 @@ fn settling_goes_in_pieces_that_let_others_in() {
     }
     assert!(pieces > 10, "{pieces} pieces");
     // With nothing between its pieces it leaves nothing.
-    let mut settling = Settling::up_to(done);
-    while !heap.core.settle_some(stream, &mut settling, &mut 50) {}
+    let mut disowning = Disowning::up_to(done);
+    while !heap.core.disown_some(stream, &mut disowning, &mut 50) {}
     heap.core.verify();
     let over = heap.core.blocks().filter(
         |block| matches!(block.state, SeenState::Free(Some((of, epoch))) if of.index() == 0 && epoch <= done),
@@ -317,7 +317,7 @@ fn with_free_pages(count: u32, begin_on_pages: bool) -> Core {
     for address in blocks {
         assert!(core.release(address, owner, Epoch(2)).is_ok());
     }
-    core.settle(owner, Epoch(2));
+    core.disown(owner, Epoch(2));
     core
 }
 

@@ -1,7 +1,7 @@
 //! What the core decides, case by case.
 
 use crate::stream::{Epoch, StreamId};
-use crate::suballoc::core::{BlockSeen, Core, Extent, NotOut, Owner, SeenState, Segment, Settling, UNIT};
+use crate::suballoc::core::{BlockSeen, Core, Disowning, Extent, NotOut, Owner, SeenState, Segment, UNIT};
 
 const BASE: u64 = 0x7f00_0000_0000;
 
@@ -154,7 +154,7 @@ fn gathering_shows_the_largest_block_of_a_bin() {
             0 => (first, &[][..]),
             1 => (second, &[(first, Epoch(5))][..]),
             _ => {
-                core.settle(first, Epoch(5));
+                core.disown(first, Epoch(5));
                 (second, &[][..])
             }
         };
@@ -166,12 +166,12 @@ fn gathering_shows_the_largest_block_of_a_bin() {
 }
 
 #[test]
-fn settling_takes_what_is_over_and_leaves_the_rest() {
+fn disowning_takes_what_is_over_and_leaves_the_rest() {
     let (mut core, first, _, all) = core(&[4, 1, 4, 1, 4]);
     (0..3).for_each(|at| release(&mut core, all[2 * at], first, 10 + at as u64));
-    core.settle(first, Epoch(9));
+    core.disown(first, Epoch(9));
     assert_eq!(core.unowned_units(), 0);
-    core.settle(first, Epoch(11));
+    core.disown(first, Epoch(11));
     core.verify();
     assert_eq!((core.unowned_units(), core.free_units()), (8, 12));
     assert_eq!(
@@ -181,18 +181,18 @@ fn settling_takes_what_is_over_and_leaves_the_rest() {
 }
 
 #[test]
-fn settling_again_looks_at_nothing() {
+fn disowning_again_looks_at_nothing() {
     let sizes: Vec<u32> = (0..40).flat_map(|_| [4, 1]).collect();
     let (mut core, first, _, all) = core(&sizes);
     (0..40).for_each(|at| release(&mut core, all[2 * at], first, at as u64));
-    core.settle(first, Epoch(20));
+    core.disown(first, Epoch(20));
     core.nodes.take_visits();
-    core.settle(first, Epoch(20));
+    core.disown(first, Epoch(20));
     assert_eq!(core.nodes.take_visits(), 0);
 
-    // The latest is taken: the next settling says which one is the latest now.
+    // The latest is taken: the next disowning says which one is the latest now.
     assert_eq!(core.allocate(first, 4, 1, &[]).map(|taken| taken.address), Some(all[78]));
-    core.settle(first, Epoch(30));
+    core.disown(first, Epoch(30));
     assert_eq!(core.owners().map(|owned| owned.newest).collect::<Vec<_>>(), [Epoch(38)]);
 }
 
@@ -219,21 +219,21 @@ fn core_over_pages(units: &[u32]) -> (Core, Owner, Vec<u64>) {
 
 /// Else memory that the stream still uses would count as over with an earlier point of it.
 #[test]
-fn a_growth_in_place_while_memory_is_settled_hides_no_epoch() {
+fn a_growth_in_place_while_memory_is_disowned_hides_no_epoch() {
     for gives_up in [false, true] {
         let (mut core, first, all) = core_over_pages(&[1, 1, 4, 1, 25]);
         [(0, 1), (2, 3), (4, 9)]
             .into_iter()
             .for_each(|(at, epoch)| release(&mut core, all[at], first, epoch));
-        let (mut settling, mut looks) = (Settling::up_to(Epoch(1)), 2);
-        assert!(!core.settle_some(first, &mut settling, &mut looks), "the long block is left");
+        let (mut disowning, mut looks) = (Disowning::up_to(Epoch(1)), 2);
+        assert!(!core.disown_some(first, &mut disowning, &mut looks), "the long block is left");
         // An aligned block takes the end of it, and leaves a beginning.
         let site = core.site(first, 40, 16, &[]).expect("the range is longer");
         let growing = core.begin_growth(site, 0);
         if gives_up {
             core.abandon_growth(&growing, &[], None);
         }
-        assert!(core.settle_some(first, &mut settling, &mut { usize::MAX }));
+        assert!(core.disown_some(first, &mut disowning, &mut { usize::MAX }));
         if !gives_up {
             core.finish_growth(&growing, &pages_for(&growing.gaps), first, Epoch(10));
         }
@@ -244,17 +244,17 @@ fn a_growth_in_place_while_memory_is_settled_hides_no_epoch() {
 
 /// As above; the block comes back from a growth that had begun before.
 #[test]
-fn a_growth_that_is_given_up_while_memory_is_settled_hides_no_epoch() {
+fn a_growth_that_is_given_up_while_memory_is_disowned_hides_no_epoch() {
     let (mut core, first, all) = core_over_pages(&[1, 1, 4, 1, 60, 1, 28]);
     [(0, 1), (2, 3), (4, 4), (6, 9)]
         .into_iter()
         .for_each(|(at, epoch)| release(&mut core, all[at], first, epoch));
     let site = core.site(first, 70, 1, &[]).expect("the range is longer");
     let growing = core.begin_growth(site, 0);
-    let (mut settling, mut looks) = (Settling::up_to(Epoch(1)), 2);
-    assert!(!core.settle_some(first, &mut settling, &mut looks), "the longest block is left");
+    let (mut disowning, mut looks) = (Disowning::up_to(Epoch(1)), 2);
+    assert!(!core.disown_some(first, &mut disowning, &mut looks), "the longest block is left");
     core.abandon_growth(&growing, &[], None);
-    assert!(core.settle_some(first, &mut settling, &mut { usize::MAX }));
+    assert!(core.disown_some(first, &mut disowning, &mut { usize::MAX }));
     core.verify();
     assert_eq!(core.owners().map(|owned| owned.newest).collect::<Vec<_>>(), [Epoch(9)]);
 }

@@ -31,7 +31,7 @@ fn call(streams: usize) -> impl Strategy<Value = Call> {
         20 => (any::<usize>(), 0..=streams, 0..5_u64).prop_map(|(pick, on, age)| Call::Release { pick, on, age }),
         2 => address.prop_map(|address| Call::ReleaseWrong { address }),
         4 => (0..streams).prop_map(|stream| Call::Advance { stream }),
-        3 => (0..streams, 0..6_u64).prop_map(|(stream, age)| Call::Settle { stream, age }),
+        3 => (0..streams, 0..6_u64).prop_map(|(stream, age)| Call::Disown { stream, age }),
         2 => (0..=streams, reach()).prop_map(|(requester, reach)| Call::Gather { requester, reach }),
         1 => (0..streams).prop_map(|stream| Call::Leave { stream }),
         2 => (prop_oneof![1..40_u32, 500..3000_u32], 0..3_u64).prop_map(|(units, gap)| Call::AddSegment { units, gap }),
@@ -92,7 +92,7 @@ fn every_short_program_of_two_streams() {
         Call::Release { pick: 0, on: 1, age: 0 },
         Call::Release { pick: 1, on: 2, age: 1 },
         Call::Release { pick: 0, on: 0, age: 0 },
-        Call::Settle { stream: 0, age: 0 },
+        Call::Disown { stream: 0, age: 0 },
         Call::Gather { requester: 2, reach: [Some(0), None, None] },
     ];
     all(&calls, longest(), &[4]);
@@ -107,7 +107,7 @@ fn every_short_program_of_one_stream() {
         Call::Release { pick: 0, on: 1, age: 1 },
         Call::Release { pick: 1, on: 1, age: 0 },
         Call::Release { pick: 1, on: 0, age: 0 },
-        Call::Settle { stream: 0, age: 1 },
+        Call::Disown { stream: 0, age: 1 },
         Call::TakeSegment { at_most: 4 },
     ];
     all(&calls, longest(), &[4]);

@@ -33,7 +33,7 @@ enum Step {
         pick: usize,
         on: usize,
     },
-    Settle {
+    Disown {
         stream: usize,
     },
     Gather {
@@ -187,9 +187,9 @@ impl Machine {
                 self.epoch += 1;
                 assert_eq!(self.core.release(address, owner, Epoch(self.epoch)), Ok(units));
             }
-            Step::Settle { stream } => {
+            Step::Disown { stream } => {
                 let owner = self.owner(stream + 1);
-                self.core.settle(owner, Epoch(self.epoch));
+                self.core.disown(owner, Epoch(self.epoch));
             }
             Step::Gather { requester } => {
                 let owner = self.owner(requester);
@@ -241,7 +241,7 @@ impl Machine {
                 self.core.regain(extent);
             } else {
                 self.unmap(extent);
-                self.core.settle_given_up(extent.address);
+                self.core.finish_giving_up(extent.address);
             }
         }
     }
@@ -273,7 +273,7 @@ impl Machine {
                 self.core.lose_given_up(address);
             }
             mapped.into_iter().for_each(|extent| self.unmap(extent));
-            missing.into_iter().for_each(|(address, _)| self.core.settle_given_up(address));
+            missing.into_iter().for_each(|(address, _)| self.core.finish_giving_up(address));
             return;
         }
         mapped.into_iter().for_each(|extent| self.core.regain(extent));
@@ -331,7 +331,7 @@ impl Machine {
         for (address, _) in std::mem::take(&mut self.out) {
             self.core.release(address, Owner::UNOWNED, Epoch(0)).expect("it is out");
         }
-        (0..STREAMS).for_each(|stream| self.step(&Step::Settle { stream }));
+        (0..STREAMS).for_each(|stream| self.step(&Step::Disown { stream }));
         for extent in self.core.take_pages(u64::MAX, u64::MAX) {
             self.unmap(extent);
             self.core.finish_unmapping(extent);
@@ -350,7 +350,7 @@ fn step(streams: usize) -> impl Strategy<Value = Step> {
             requester, units, align_log: align_log.saturating_sub(1), spare, fails_after, longest, loses
         }),
         9 => (any::<usize>(), 0..=streams).prop_map(|(pick, on)| Step::Release { pick, on }),
-        2 => (0..streams).prop_map(|stream| Step::Settle { stream }),
+        2 => (0..streams).prop_map(|stream| Step::Disown { stream }),
         2 => (0..=streams).prop_map(|requester| Step::Gather { requester }),
         3 => (1..200_u64, any::<bool>()).prop_map(|(units, some_fail)| Step::Unmap { units, some_fail }),
         1 => (0..streams).prop_map(|stream| Step::Leave { stream }),
@@ -422,7 +422,7 @@ fn a_hole_that_misses_a_page_is_mapped_again_before_the_range_grows() {
     let first = grown(&mut core, owner, 4 * PAGE, 0);
     let behind = grown(&mut core, owner, PAGE, 10);
     core.release(first, owner, Epoch(2)).expect("it is out");
-    core.settle(owner, Epoch(2));
+    core.disown(owner, Epoch(2));
     let taken = core.take_pages(1, u64::MAX);
     assert_eq!(taken, [Extent { address: START, units: 4 * PAGE, number: 0 }]);
     core.finish_unmapping(taken[0]);
@@ -522,7 +522,7 @@ fn a_search_for_a_site_is_bounded_for_any_number_of_holes() {
         for &address in all.iter().step_by(2) {
             core.release(address, owner, Epoch(2)).expect("it is out");
         }
-        core.settle(owner, Epoch(2));
+        core.disown(owner, Epoch(2));
         for extent in core.take_pages(u64::MAX, u64::MAX) {
             core.finish_unmapping(extent);
         }
@@ -547,15 +547,15 @@ fn holey(pages: u32, owners: u32) -> (Core, Vec<Owner>, Vec<u64>) {
     (core, owners, all)
 }
 
-fn settle_all(core: &mut Core, owners: &[Owner]) {
-    owners.iter().for_each(|&owner| core.settle(owner, Epoch(9)));
+fn disown_all(core: &mut Core, owners: &[Owner]) {
+    owners.iter().for_each(|&owner| core.disown(owner, Epoch(9)));
 }
 
 /// Twice as many pages cost twice as many visits.
 #[test]
 fn a_trim_of_100_000_pages_visits_each_a_few_times() {
     let (mut core, owners, _) = holey(200_000, 3);
-    settle_all(&mut core, &owners);
+    disown_all(&mut core, &owners);
     core.nodes.take_visits();
     let taken = core.take_pages(u64::MAX, u64::MAX);
     assert_eq!(taken.len(), 100_000);
@@ -588,7 +588,7 @@ fn blocks_without_a_whole_page_are_looked_at_once() {
     for &address in short.iter().step_by(2).chain(&holes) {
         core.release(address, owner, Epoch(2)).expect("it is out");
     }
-    settle_all(&mut core, &[owner]);
+    disown_all(&mut core, &[owner]);
     core.nodes.take_visits();
     let taken = core.take_pages(u64::MAX, u64::MAX);
     assert_eq!(taken.len(), BLOCKS as usize);
@@ -604,7 +604,7 @@ fn a_growth_and_a_free_visit_a_bounded_number_of_nodes() {
     let visits = |pages: u32, streams: u32, absent: bool| {
         let (mut core, owners, _) = holey(pages, streams);
         if absent {
-            settle_all(&mut core, &owners);
+            disown_all(&mut core, &owners);
             for extent in core.take_pages(u64::MAX, u64::MAX) {
                 core.finish_unmapping(extent);
             }

@@ -35,7 +35,7 @@ impl<U: Resource> Engine<U> {
             book.spill_locked(&mut inner);
             for (_, branch) in &branches {
                 if let Some(owner) = inner.core.owner_of(branch.id()) {
-                    inner.core.settle(owner, Epoch::ALL);
+                    inner.core.disown(owner, Epoch::ALL);
                 }
             }
         }

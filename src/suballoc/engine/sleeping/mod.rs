@@ -148,7 +148,7 @@ impl<U: Resource> Engine<U> {
             if kept.contains(&extent) {
                 inner.core.regain(extent);
             } else {
-                inner.core.settle_given_up(extent.address);
+                inner.core.finish_giving_up(extent.address);
             }
         }
         inner.end_call();

@@ -70,7 +70,7 @@ impl<U: Resource> Engine<U> {
                 Ok(())
             }
             Err(error) => {
-                missing.iter().for_each(|(address, _)| inner.core.settle_given_up(*address));
+                missing.iter().for_each(|(address, _)| inner.core.finish_giving_up(*address));
                 Err(error)
             }
         };

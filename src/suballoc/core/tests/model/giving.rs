@@ -2,7 +2,7 @@
 
 use super::{Pair, Reach, Slot, State, free, merge};
 use crate::stream::Epoch;
-use crate::suballoc::core::{BlockSeen, Inspected, NotOut, Owner, SeenState, Settling, UNIT};
+use crate::suballoc::core::{BlockSeen, Disowning, Inspected, NotOut, Owner, SeenState, UNIT};
 
 impl Pair {
     pub(super) fn release(&mut self, pick: usize, on: usize, age: u64) {
@@ -66,16 +66,16 @@ impl Pair {
         }
     }
 
-    pub(super) fn settle(&mut self, stream: usize, age: u64) {
+    pub(super) fn disown(&mut self, stream: usize, age: u64) {
         let owner = self.owner(stream + 1);
         let done = Epoch(self.streams[stream].epoch.saturating_sub(age));
         // In pieces, however small they are.
-        let mut settling = Settling::up_to(done);
-        while !self.core.settle_some(owner, &mut settling, &mut (1 + age as usize % 3)) {}
-        self.settle_list(stream, done);
+        let mut disowning = Disowning::up_to(done);
+        while !self.core.disown_some(owner, &mut disowning, &mut (1 + age as usize % 3)) {}
+        self.disown_list(stream, done);
     }
 
-    pub(super) fn settle_list(&mut self, stream: usize, done: Epoch) {
+    pub(super) fn disown_list(&mut self, stream: usize, done: Epoch) {
         let stream = self.streams[stream].stream;
         for (_, blocks) in &mut self.segments {
             for block in &mut *blocks {
@@ -122,7 +122,7 @@ impl Pair {
     pub(super) fn leave(&mut self, stream: usize) {
         let owner = self.owner(stream + 1);
         self.core.leave(owner);
-        self.settle_list(stream, Epoch(u64::MAX));
+        self.disown_list(stream, Epoch(u64::MAX));
         let slot = &mut self.streams[stream];
         *slot = Slot { stream: slot.stream.successor().expect("few leave"), epoch: 5, entered: false };
     }

@@ -33,7 +33,7 @@ pub(super) enum Call {
     Advance {
         stream: usize,
     },
-    Settle {
+    Disown {
         stream: usize,
         age: u64,
     },
@@ -106,7 +106,7 @@ impl Pair {
             Call::Release { pick, on, age } => self.release(pick, on, age),
             Call::ReleaseWrong { address } => self.release_wrong(address),
             Call::Advance { stream } => self.streams[stream].epoch += 1,
-            Call::Settle { stream, age } => self.settle(stream, age),
+            Call::Disown { stream, age } => self.disown(stream, age),
             Call::Gather { requester, reach } => self.gather(requester, reach),
             Call::Leave { stream } => self.leave(stream),
             Call::AddSegment { units, gap } => self.add_segment(units, gap),

@@ -1,13 +1,13 @@
-//! Settling: makes a stream's memory of completed work unowned.
+//! Disowning: makes a stream's memory of completed work unowned.
 
 use super::bins::{Bin, End};
 use super::node::{Id, NONE};
 use super::{Core, Owner};
 use crate::stream::Epoch;
 
-/// The progress of settling a stream's blocks, between two calls of [`Core::settle_some`].
+/// The progress of disowning a stream's blocks, between two calls of [`Core::disown_some`].
 #[derive(Debug)]
-pub(crate) struct Settling {
+pub(crate) struct Disowning {
     done: Epoch,
     /// The bins before it have been looked through.
     bin: Bin,
@@ -19,7 +19,7 @@ pub(crate) struct Settling {
     since: Option<[u64; 4]>,
 }
 
-impl Settling {
+impl Disowning {
     /// All work up to `done` is completed.
     pub(crate) fn up_to(done: Epoch) -> Self {
         Self { done, bin: Bin::of(0), next: NONE, kept: (u64::MAX, 0), since: None }
@@ -29,52 +29,52 @@ impl Settling {
 impl Core {
     /// All work of `owner` up to `done` is completed: those blocks become unowned, and are merged with unowned
     /// neighbours. O(free blocks of the owner), and O(1) if none of them is so old.
-    pub(crate) fn settle(&mut self, owner: Owner, done: Epoch) {
+    pub(crate) fn disown(&mut self, owner: Owner, done: Epoch) {
         let mut looks = usize::MAX;
-        let is_through = self.settle_some(owner, &mut Settling::up_to(done), &mut looks);
+        let is_through = self.disown_some(owner, &mut Disowning::up_to(done), &mut looks);
         debug_assert!(is_through);
     }
 
-    /// As [`settle`](Self::settle), for at most `looks` blocks, which are counted down. Returns `true` if all blocks
+    /// As [`disown`](Self::disown), for at most `looks` blocks, which are counted down. Returns `true` if all blocks
     /// have been looked at.
     ///
     /// Other threads may use the core between two calls. A block that has meanwhile come into a finished bin, such as a
     /// rest after a cut, may be left for another time.
-    pub(crate) fn settle_some(&mut self, owner: Owner, settling: &mut Settling, looks: &mut usize) -> bool {
-        let Settling { done, .. } = *settling;
+    pub(crate) fn disown_some(&mut self, owner: Owner, disowning: &mut Disowning, looks: &mut usize) -> bool {
+        let Disowning { done, .. } = *disowning;
         let place = self.owners.place(owner);
         if owner == Owner::UNOWNED || place.free_units == 0 || place.oldest > done.0 {
             return true;
         }
         let now = self.change_counters();
-        let is_undisturbed = *settling.since.get_or_insert(now) == now;
-        while let Some(bin) = self.owners.place(owner).bins.next_used(settling.bin) {
-            let is_there = bin == settling.bin && self.is_in(settling.next, owner, bin);
+        let is_undisturbed = *disowning.since.get_or_insert(now) == now;
+        while let Some(bin) = self.owners.place(owner).bins.next_used(disowning.bin) {
+            let is_there = bin == disowning.bin && self.is_in(disowning.next, owner, bin);
             let mut id =
-                if is_there { settling.next } else { self.owners.place(owner).bins.first(bin, End::Front) };
+                if is_there { disowning.next } else { self.owners.place(owner).bins.first(bin, End::Front) };
             while id != NONE {
                 let Some(left) = looks.checked_sub(1) else {
-                    (settling.bin, settling.next) = (bin, id);
+                    (disowning.bin, disowning.next) = (bin, id);
                     return false;
                 };
                 *looks = left;
-                // Read before settling the block, which moves no other block of the owner.
+                // Read before disowning the block, which moves no other block of the owner.
                 let (next, epoch) = (self.nodes[id].next, self.nodes[id].epoch);
                 if epoch <= done.0 {
                     self.unlink(id);
                     self.join(id, Owner::UNOWNED, 0, false);
                 } else {
-                    settling.kept = (settling.kept.0.min(epoch), settling.kept.1.max(epoch));
+                    disowning.kept = (disowning.kept.0.min(epoch), disowning.kept.1.max(epoch));
                 }
                 id = next;
             }
             let Some(next) = bin.next() else { break };
-            (settling.bin, settling.next) = (next, NONE);
+            (disowning.bin, disowning.next) = (next, NONE);
         }
         // If the core has changed, the old bounds stay, which are wider.
         if is_undisturbed {
             let place = self.owners.place_mut(owner);
-            (place.oldest, place.newest) = settling.kept;
+            (place.oldest, place.newest) = disowning.kept;
         }
         true
     }
