@@ -11,7 +11,7 @@ mod machine;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use alluvion::resource::{Layer, LayerBook};
+use alluvion::resource::{Layer, LayerBook, Shareable};
 use alluvion::source::CudaAsync;
 use alluvion::testing::{Bench, suite};
 use alluvion::{
@@ -94,7 +94,8 @@ impl<U: Resource> Quota<U> {
 }
 
 // 3. The contract: four methods are changed, and two say who this is. `forward_resource!` writes the others, and those that the
-//    contract gets later.
+//    contract gets later. The blocks are `unchanged`: so what the upstream can do with one, sleep, or show it to other processes, it
+//    can do through this layer, too.
 
 // SAFETY: the blocks are the upstream's, which keeps the contract, and go back to it. Only the value itself has its id.
 unsafe impl<U: Resource> Resource for Quota<U> {
@@ -136,7 +137,7 @@ unsafe impl<U: Resource> Resource for Quota<U> {
         Some(LayerBook::of::<Self>(&self.slots))
     }
 
-    alluvion::forward_resource!(upstream, except allocate, deallocate, id, fmt_layer);
+    alluvion::forward_resource!(unchanged upstream, except allocate, deallocate, id, fmt_layer);
 }
 
 // 4. Who may touch the blocks: whoever may touch the upstream's. So a quota over pinned memory serves the host's `Vec`, and one
@@ -146,6 +147,7 @@ unsafe impl<U: Resource> Resource for Quota<U> {
 unsafe impl<U: DeviceAccessible> DeviceAccessible for Quota<U> {}
 // SAFETY: the blocks are the upstream's.
 unsafe impl<U: HostAccessible> HostAccessible for Quota<U> {}
+impl<U: Shareable> Shareable for Quota<U> {}
 
 // 5. How it is found: `stack.find::<Quota>()` answers with the book.
 

@@ -46,7 +46,8 @@
 /// - `layer` is not written, because the book of the layer below is not this layer's: see [`Layer`](crate::resource::Layer);
 /// - `pages` is not written, because pages that are mapped past a layer are neither counted nor checked there;
 /// - `sleeping` and `export` are not written, because a layer may hold more of a block than it hands out;
-/// - `host_access` is not written, because a layer may hand out blocks of others, too;
+/// - `host_access` is not written, because a layer may hand out blocks of others, too: `forward_resource!(unchanged upstream)` writes
+///   these three, for a layer that hands out its upstream's blocks, all of them and as they are;
 /// - `except allocate` leaves `allocate_sync` and `allocate_at_once` out too, and `except deallocate` leaves `deallocate_sync` and
 ///   `deallocate_at_once` out: if these are not written by hand, the trait's defaults apply, which call the methods that are, or
 ///   answer "not at once". So no block bypasses a wrapper.
@@ -59,6 +60,12 @@
 macro_rules! forward_resource {
     (handle |$this:ident| $target:expr $(, except $($except:ident),+ $(,)?)?) => {
         $crate::forward_resource!(@write [handle $this $target] [$($($except)+)?]);
+    };
+    (unchanged |$this:ident| $target:expr $(, except $($except:ident),+ $(,)?)?) => {
+        $crate::forward_resource!(@write [unchanged $this $target] [$($($except)+)?]);
+    };
+    (unchanged $field:tt $(, except $($except:ident),+ $(,)?)?) => {
+        $crate::forward_resource!(@write [unchanged this this.$field] [$($($except)+)?]);
     };
     (|$this:ident| $target:expr $(, except $($except:ident),+ $(,)?)?) => {
         $crate::forward_resource!(@write [layer $this $target] [$($($except)+)?]);
@@ -215,7 +222,7 @@ macro_rules! forward_resource {
             $crate::Resource::fmt_layer(&$target, f)
         }
     };
-    (@method fmt_layer [layer $this:ident $target:expr]) => {
+    (@method fmt_layer [$kind:ident $this:ident $target:expr]) => {
         fn fmt_layer(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
             f.write_str($crate::Describe::name_of::<Self>())
         }
@@ -227,14 +234,14 @@ macro_rules! forward_resource {
             $crate::Resource::max_align(&$target)
         }
     };
-    (@method host_access [handle $this:ident $target:expr]) => {
+    (@method host_access [layer $this:ident $target:expr]) => {};
+    (@method host_access [$kind:ident $this:ident $target:expr]) => {
         #[inline]
         fn host_access(&self) -> bool {
             let $this = self;
             $crate::Resource::host_access(&$target)
         }
     };
-    (@method host_access [layer $this:ident $target:expr]) => {};
     (@method trim [$kind:ident $this:ident $target:expr]) => {
         fn trim(&self, keep_bytes: usize) -> ::core::result::Result<usize, $crate::Error> {
             let $this = self;
@@ -253,7 +260,7 @@ macro_rules! forward_resource {
             $crate::Resource::upstream(&$target)
         }
     };
-    (@method upstream [layer $this:ident $target:expr]) => {
+    (@method upstream [$kind:ident $this:ident $target:expr]) => {
         #[inline]
         fn upstream(&self) -> ::core::option::Option<&dyn $crate::Resource> {
             let $this = self;
@@ -266,15 +273,16 @@ macro_rules! forward_resource {
             $crate::Resource::pages(&$target)
         }
     };
-    (@method pages [layer $this:ident $target:expr]) => {};
-    (@method sleeping [handle $this:ident $target:expr]) => {
+    (@method pages [$kind:ident $this:ident $target:expr]) => {};
+    (@method sleeping [layer $this:ident $target:expr]) => {};
+    (@method sleeping [$kind:ident $this:ident $target:expr]) => {
         fn sleeping(&self) -> ::core::option::Option<&dyn $crate::resource::Sleeping> {
             let $this = self;
             $crate::Resource::sleeping(&$target)
         }
     };
-    (@method sleeping [layer $this:ident $target:expr]) => {};
-    (@method export [handle $this:ident $target:expr]) => {
+    (@method export [layer $this:ident $target:expr]) => {};
+    (@method export [$kind:ident $this:ident $target:expr]) => {
         unsafe fn export(
             &self,
             block: $crate::DevicePtr,
@@ -285,14 +293,13 @@ macro_rules! forward_resource {
             unsafe { $crate::Resource::export(&$target, block, layout) }
         }
     };
-    (@method export [layer $this:ident $target:expr]) => {};
     (@method layer [handle $this:ident $target:expr]) => {
         fn layer(&self) -> ::core::option::Option<$crate::resource::LayerBook<'_>> {
             let $this = self;
             $crate::Resource::layer(&$target)
         }
     };
-    (@method layer [layer $this:ident $target:expr]) => {};
+    (@method layer [$kind:ident $this:ident $target:expr]) => {};
 
     // Last, because a field can have any name.
     ($field:tt $(, except $($except:ident),+ $(,)?)?) => {

@@ -42,7 +42,7 @@ pub use figures::{Figure, FigureKind, FigureValue, Figures};
 pub(crate) use layer::find;
 pub use layer::{Layer, LayerBook};
 pub use layout::Layout;
-pub(crate) use over_upstream::{blocks_of_upstream, export_of_upstream};
+pub(crate) use over_upstream::blocks_of_upstream;
 pub(crate) use pages::require_whole_pages;
 pub use pages::{Page, Pages};
 pub use resource_id::ResourceId;
@@ -193,6 +193,10 @@ pub unsafe trait Resource {
     fn device(&self) -> &Device;
 
     /// The id: resources with the same id free each other's blocks.
+    ///
+    /// A layer answers by one question: may a block that did not come through it be freed through it? If it may, because the layer
+    /// knows nothing of blocks, its id is its upstream's. If not, because the layer has counted the block, recorded or moved it, it has
+    /// [one of its own](ResourceId::unique).
     fn id(&self) -> ResourceId;
 
     /// Prints this layer alone, without what is under it: `CudaAsync(gpu 0)`.

@@ -1,4 +1,4 @@
-//! The access markers and `Debug` of a layer over an upstream; what it exports, where the blocks are the upstream's.
+//! The access markers and `Debug` of a layer over an upstream.
 
 /// Implements the access markers of a layer whose blocks are those of its upstream, or pieces of them. Also its `Debug`, which
 /// prints the layer as `describe` does.
@@ -30,18 +30,4 @@ macro_rules! blocks_of_upstream {
     };
 }
 
-/// `Resource::export` of a layer that hands out its upstream's blocks as they are.
-macro_rules! export_of_upstream {
-    () => {
-        unsafe fn export(
-            &self,
-            block: $crate::resource::DevicePtr,
-            layout: $crate::resource::Layout,
-        ) -> Result<$crate::resource::Export, $crate::error::Error> {
-            // SAFETY: the caller's promises; the block is the upstream's, and so is the layout.
-            unsafe { self.upstream.export(block, layout) }
-        }
-    };
-}
-
-pub(crate) use {blocks_of_upstream, export_of_upstream};
+pub(crate) use blocks_of_upstream;

@@ -6,9 +6,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::forward_resource;
-use crate::resource::{
-    DeviceAccessible, DevicePtr, Layout, Resource, blocks_of_upstream, export_of_upstream,
-};
+use crate::resource::{DeviceAccessible, DevicePtr, Layout, Resource, blocks_of_upstream};
 use crate::stream::StreamRef;
 
 /// Frees, and then keeps the caller waiting.
@@ -79,13 +77,7 @@ unsafe impl<U: Resource> Resource for Delayed<U> {
         self.dawdle();
     }
 
-    forward_resource!(upstream, except deallocate, fmt_layer);
-
-    export_of_upstream!();
-
-    fn host_access(&self) -> bool {
-        self.upstream.host_access()
-    }
+    forward_resource!(unchanged upstream, except sleeping, deallocate, fmt_layer);
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Delayed({:?})", self.delay)

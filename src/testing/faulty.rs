@@ -8,9 +8,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use crate::error::Error;
 use crate::error::OutOfMemory;
 use crate::forward_resource;
-use crate::resource::{
-    DeviceAccessible, DevicePtr, Layout, Resource, blocks_of_upstream, export_of_upstream,
-};
+use crate::resource::{DeviceAccessible, DevicePtr, Layout, Resource, blocks_of_upstream};
 use crate::stream::StreamRef;
 
 /// Fails chosen allocations as out of memory, before they reach its upstream.
@@ -134,13 +132,7 @@ unsafe impl<U: Resource> Resource for Faulty<U> {
         self.upstream.allocate_sync(layout)
     }
 
-    forward_resource!(upstream, except allocate, fmt_layer);
-
-    export_of_upstream!();
-
-    fn host_access(&self) -> bool {
-        self.upstream.host_access()
-    }
+    forward_resource!(unchanged upstream, except sleeping, allocate, fmt_layer);
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.plan {

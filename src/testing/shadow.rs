@@ -10,7 +10,6 @@ use crate::error::Error;
 use crate::forward_resource;
 use crate::resource::{
     DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId, blocks_of_upstream,
-    export_of_upstream,
 };
 use crate::stream::StreamRef;
 use crate::sync::Mutex;
@@ -279,13 +278,7 @@ unsafe impl<U: Resource> Resource for Shadow<U> {
         }
     }
 
-    forward_resource!(upstream, except allocate, deallocate, id, fmt_layer);
-
-    export_of_upstream!();
-
-    fn host_access(&self) -> bool {
-        self.upstream.host_access()
-    }
+    forward_resource!(unchanged upstream, except sleeping, allocate, deallocate, id, fmt_layer);
 
     fn id(&self) -> ResourceId {
         self.id

@@ -95,13 +95,7 @@ macro_rules! resource_by_allowance {
                 }
             }
 
-            forward_resource!(upstream, except allocate, deallocate, id, fmt_layer, memory_info, pages);
-
-            $crate::resource::export_of_upstream!();
-
-            fn host_access(&self) -> bool {
-                self.upstream.host_access()
-            }
+            forward_resource!(unchanged upstream, except allocate, deallocate, id, fmt_layer, memory_info, pages);
 
             fn id(&self) -> ResourceId {
                 self.id
@@ -114,10 +108,6 @@ macro_rules! resource_by_allowance {
 
             fn memory_info(&self) -> Result<MemoryInfo, Error> {
                 Ok(self.allowance.cap(self.upstream.memory_info()?))
-            }
-
-            fn sleeping(&self) -> Option<&dyn $crate::resource::Sleeping> {
-                self.upstream.sleeping()
             }
 
             fn pages(&self) -> Option<&dyn Pages> {

@@ -11,7 +11,6 @@ use crate::forward_resource;
 use crate::relief::{Handlers, Relief};
 use crate::resource::{
     AnyResource, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, blocks_of_upstream,
-    export_of_upstream,
 };
 use crate::stream::StreamRef;
 use crate::sync::{AtomicU64, Ordering};
@@ -279,17 +278,7 @@ unsafe impl<U: Resource> Resource for FailureCallback<U> {
         }
     }
 
-    fn sleeping(&self) -> Option<&dyn crate::resource::Sleeping> {
-        self.upstream.sleeping()
-    }
-
-    forward_resource!(upstream, except allocate, fmt_layer);
-
-    export_of_upstream!();
-
-    fn host_access(&self) -> bool {
-        self.upstream.host_access()
-    }
+    forward_resource!(unchanged upstream, except allocate, fmt_layer);
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FailureCallback({} asked)", self.appeals.asked())

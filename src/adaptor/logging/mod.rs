@@ -13,7 +13,7 @@ use crate::forward_resource;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, ResourceId,
-    blocks_of_upstream, export_of_upstream, find,
+    blocks_of_upstream, find,
 };
 use crate::stream::StreamRef;
 use crate::suballoc::SuballocBook;
@@ -174,17 +174,7 @@ unsafe impl<U: Resource> Resource for Logging<U> {
         unsafe { self.upstream.deallocate_sync(block, layout) };
     }
 
-    fn sleeping(&self) -> Option<&dyn crate::resource::Sleeping> {
-        self.upstream.sleeping()
-    }
-
-    forward_resource!(upstream, except allocate, deallocate, id, fmt_layer);
-
-    export_of_upstream!();
-
-    fn host_access(&self) -> bool {
-        self.upstream.host_access()
-    }
+    forward_resource!(unchanged upstream, except allocate, deallocate, id, fmt_layer);
 
     fn id(&self) -> ResourceId {
         self.id

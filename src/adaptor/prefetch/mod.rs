@@ -14,7 +14,7 @@ use crate::forward_resource;
 use crate::resource::card::Card;
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, Figures, HostAccessible, Layer, LayerBook, Layout, Resource,
-    blocks_of_upstream, export_of_upstream,
+    blocks_of_upstream,
 };
 use crate::stream::StreamRef;
 
@@ -118,17 +118,7 @@ unsafe impl<U: DeviceAccessible> Resource for Prefetch<U> {
         self.upstream.allocate_sync(layout)
     }
 
-    fn sleeping(&self) -> Option<&dyn crate::resource::Sleeping> {
-        self.upstream.sleeping()
-    }
-
-    forward_resource!(upstream, except allocate, fmt_layer);
-
-    export_of_upstream!();
-
-    fn host_access(&self) -> bool {
-        self.upstream.host_access()
-    }
+    forward_resource!(unchanged upstream, except allocate, fmt_layer);
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Prefetch")

@@ -14,7 +14,7 @@ use crate::forward_resource;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, ResourceId,
-    blocks_of_upstream, export_of_upstream,
+    blocks_of_upstream,
 };
 use crate::stream::StreamRef;
 
@@ -217,17 +217,7 @@ unsafe impl<U: Resource> Resource for Stats<U> {
         }
     }
 
-    fn sleeping(&self) -> Option<&dyn crate::resource::Sleeping> {
-        self.upstream.sleeping()
-    }
-
-    forward_resource!(upstream, except allocate, deallocate, id, fmt_layer);
-
-    export_of_upstream!();
-
-    fn host_access(&self) -> bool {
-        self.upstream.host_access()
-    }
+    forward_resource!(unchanged upstream, except allocate, deallocate, id, fmt_layer);
 
     fn id(&self) -> ResourceId {
         self.id

@@ -16,7 +16,7 @@ use crate::forward_resource;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, ResourceId,
-    blocks_of_upstream, export_of_upstream,
+    blocks_of_upstream,
 };
 use crate::size::Size;
 use crate::stream::{OnStream, StreamRef};
@@ -339,17 +339,7 @@ unsafe impl<U: Resource> Resource for Tracking<U> {
         }
     }
 
-    fn sleeping(&self) -> Option<&dyn crate::resource::Sleeping> {
-        self.upstream.sleeping()
-    }
-
-    forward_resource!(upstream, except allocate, deallocate, id, fmt_layer);
-
-    export_of_upstream!();
-
-    fn host_access(&self) -> bool {
-        self.upstream.host_access()
-    }
+    forward_resource!(unchanged upstream, except allocate, deallocate, id, fmt_layer);
 
     fn id(&self) -> ResourceId {
         self.id
