@@ -146,7 +146,7 @@ static_assertions::assert_obj_safe!(
 );
 
 /// Names that the rooms hand out and that are no types.
-const NO_TYPES: [&str; 19] = [
+const NO_TYPES: [&str; 20] = [
     "BlockWatch",
     "Shareable",
     "Iter",
