@@ -4,10 +4,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use alluvion::adaptor::{Allowance, GuardConfig, Log};
-use alluvion::relief::Relief;
 use alluvion::resource::LayerBook;
-use alluvion::source::{Cuda, Null};
+use alluvion::source::Cuda;
 use alluvion::testing::{Bench, Delayed, Faulty, Shadow, Upstream, suite};
 use alluvion::{
     AnyResource, Device, DeviceAccessible, DevicePtr, Error, HostAccessible, Layout, MemoryInfo, Resource,
@@ -181,21 +179,9 @@ fn forwards_all<R: Resource>(wrap: impl Fn(Upstream) -> R) {
     suite::forwards_frees(&bench(), &wrap);
 }
 
+// For those of the crate `adaptors.rs` has the suite.
 #[test]
-fn the_adaptors_of_the_crate_forward_all() {
-    forwards_all(|upstream| upstream.stats());
-    forwards_all(|upstream| upstream.tracking());
-    forwards_all(|upstream| upstream.logging(Log::write_to(std::io::sink()).unwrap()));
-    forwards_all(|upstream| upstream.limiting(1 << 30));
-    forwards_all(|upstream| upstream.budget(Allowance::new("all", 1 << 30)));
-    forwards_all(|upstream| upstream.aligned(4096).unwrap());
-    forwards_all(|upstream| upstream.prefetch());
-    forwards_all(|upstream| upstream.failure_callback(|_| Relief::None));
-    forwards_all(|upstream| upstream.guard(GuardConfig::default()).unwrap());
-    forwards_all(|upstream| {
-        let second = Null::new(upstream.device());
-        upstream.fallback(second).unwrap()
-    });
+fn the_layers_for_tests_forward_all() {
     forwards_all(Shadow::new);
     forwards_all(|upstream| Delayed::new(upstream, std::time::Duration::ZERO));
     forwards_all(|upstream| Faulty::nth(upstream, usize::MAX));

@@ -8,7 +8,7 @@ use alluvion::suballoc::{
 use alluvion::testing::{Bench, Sweep, Swept};
 use alluvion::{Device, DeviceAccessible, Error, PoolConfig, Resource, ResourceExt, Sim};
 
-use crate::every_suballocator;
+use crate::every_source;
 use crate::raw_block::{Held, layout_of};
 
 const MIB: usize = 1 << 20;
@@ -121,8 +121,7 @@ fn pool_over_pool() {
 
 #[test]
 fn pool_over_callback() {
-    let make =
-        |device: &Device| every_suballocator::callback_over(device, CudaAsync::new(device)?).pool(config());
+    let make = |device: &Device| every_source::callback_over(device, CudaAsync::new(device)?).pool(config());
     assert_thorough(sweep().run(|sim| use_resource(sim, make)), 25);
 }
 

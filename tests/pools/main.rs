@@ -1,7 +1,7 @@
 //! Pools, arenas, bins and blocks of one size, by what they are asked for.
 
-#[path = "../support/every_suballocator.rs"]
-mod every_suballocator;
+#[path = "../support/every_source.rs"]
+mod every_source;
 #[path = "../support/raw_block.rs"]
 mod raw_block;
 

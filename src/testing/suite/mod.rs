@@ -3,6 +3,9 @@
 //! [`resource_suite!`](crate::resource_suite) stamps a test for each clause, and [`pages_suite!`](crate::pages_suite) those of pages. Each can be called alone, too: it takes a
 //! [`Bench`](super::Bench) and how to make the resource on a device, and panics if the resource breaks the contract.
 //!
+//! What a clause makes is erased where a macro stamps it, so that each clause is compiled once and not once for each resource. Those
+//! that are about the type take the type: whether an id moves with its resource, and which method a layer forgets.
+//!
 //! A clause asks for what the contract of [`Resource`](crate::Resource) promises and nothing else, so that a suballocator
 //! that waits, a source that blocks and an adaptor that refuses some sizes all pass.
 
@@ -47,6 +50,45 @@ pub use upkeep::{
     memory_info_is_plausible, nothing_leaks, the_description_is_one_line, trimming_is_harmless,
 };
 
+use super::Bench;
+use crate::device::Device;
+use crate::resource::{AnyResource, Resource};
+
+/// How a stamped clause makes the resource under test.
+pub type Make<'a> = &'a dyn Fn(&Device) -> AnyResource;
+
+/// As [`Make`], for a resource whose blocks nobody may touch.
+pub type MakeUntouched<'a> = &'a dyn Fn(&Device) -> Box<dyn Resource + Send + Sync>;
+
+/// A clause of the contract, for any resource.
+pub type Clause = fn(&Bench, Make<'_>);
+
+/// The clauses that [`resource_suite!`](crate::resource_suite) stamps on a simulated machine where nothing is said about the resource,
+/// each with its name.
+///
+/// ```
+/// use alluvion::source::Cuda;
+/// use alluvion::testing::{Bench, suite};
+/// use alluvion::{AnyResource, ResourceExt};
+///
+/// for (name, clause) in suite::clauses().take(3) {
+///     println!("{name}");
+///     clause(&Bench::sim(), &|device| AnyResource::new(Cuda::new(device).stats()));
+/// }
+/// ```
+pub fn clauses() -> impl Iterator<Item = (&'static str, Clause)> {
+    const GROUPS: &[&[(&str, Clause)]] = &[
+        crate::resource_suite!(@any @table),
+        crate::resource_suite!(@trim @table),
+        crate::resource_suite!(@sim @table),
+        crate::resource_suite!(@memory @table),
+        crate::resource_suite!(@schedules @table),
+        crate::resource_suite!(@limit @table),
+        crate::resource_suite!(@typed @table),
+    ];
+    GROUPS.iter().copied().flatten().copied()
+}
+
 /// Stamps a module of tests, one for each clause of the contract of [`Resource`](crate::Resource).
 ///
 /// ```
@@ -69,7 +111,7 @@ pub use upkeep::{
 /// - `no_memory` for a resource whose blocks nobody may touch, so that it is not
 ///   [`DeviceAccessible`](crate::DeviceAccessible); `no_limit` for one that does not run out before the computer does;
 ///   `no_trim` for one over an allocator that keeps memory and cannot be told to give it back.
-/// - a closure from a `&Device` to the resource, which is `Sync` and `'static`. It is called once or more for each clause.
+/// - a closure from a `&Device` to the resource, which is `Send`, `Sync` and `'static`. It is called once or more for each clause.
 ///
 /// # Adaptors
 ///
@@ -86,28 +128,9 @@ pub use upkeep::{
 /// [`Bench::largest_bytes`](crate::testing::Bench::largest_bytes).
 #[macro_export]
 macro_rules! resource_suite {
-    (@stamp $name:ident, $bench:expr, |$device:ident| $make:expr, [$($clause:ident)*]) => {
-        $(
-            #[test]
-            fn $clause() {
-                $crate::testing::suite::$clause(&$bench, |$device: &$crate::device::Device| $make);
-            }
-        )*
-    };
-    (@sim $name:ident, $bench:expr, $make:expr, $device:ident) => {
-        $crate::resource_suite!(@stamp $name, $bench, |$device| $make, [
-            captures_elsewhere_survive
-            a_lost_context_fails_fast_and_silently
-        ]);
-    };
-    (@trim $name:ident, $bench:expr, $make:expr, $device:ident) => {
-        $crate::resource_suite!(@stamp $name, $bench, |$device| $make, [trimming_is_harmless]);
-    };
-    (@schedules $name:ident, $bench:expr, $make:expr, $device:ident) => {
-        $crate::resource_suite!(@stamp $name, $bench, |$device| $make, [every_schedule_keeps_the_order]);
-    };
-    (@any $name:ident, $bench:expr, $make:expr, $device:ident) => {
-        $crate::resource_suite!(@stamp $name, $bench, |$device| $make, [
+    // The clauses, in groups, each handed to the rule that is named behind the group.
+    (@any $($to:tt)*) => {
+        $crate::resource_suite! { $($to)* [
             zero_bytes_reach_nobody
             alignments_are_honoured_or_refused
             blocks_are_disjoint
@@ -115,16 +138,19 @@ macro_rules! resource_suite {
             free_on_another_thread
             four_threads_at_once
             every_handle_frees_every_block
-            ids_say_who_frees_what
             the_description_is_one_line
             memory_info_is_plausible
             nothing_leaks
             at_once_takes_no_driver_call
             at_once_changes_no_figure
-        ]);
+        ] }
     };
-    (@memory $name:ident, $bench:expr, $make:expr, $device:ident) => {
-        $crate::resource_suite!(@stamp $name, $bench, |$device| $make, [
+    (@trim $($to:tt)*) => { $crate::resource_suite! { $($to)* [trimming_is_harmless] } };
+    (@sim $($to:tt)*) => {
+        $crate::resource_suite! { $($to)* [captures_elsewhere_survive a_lost_context_fails_fast_and_silently] }
+    };
+    (@memory $($to:tt)*) => {
+        $crate::resource_suite! { $($to)* [
             blocks_hold_what_is_written
             absurd_sizes_are_out_of_memory
             freed_memory_is_reusable_on_its_stream
@@ -134,85 +160,101 @@ macro_rules! resource_suite {
             four_threads_keep_their_bytes
             erased_handles_free_every_block
             blocks_at_once_are_ordered
-        ]);
+        ] }
     };
-    (@limit $name:ident, $bench:expr, $make:expr, $device:ident) => {
-        $crate::resource_suite!(@stamp $name, $bench, |$device| $make, [
-            exhaustion_is_not_the_end
-            freeing_synchronously_really_frees
-        ]);
+    (@schedules $($to:tt)*) => { $crate::resource_suite! { $($to)* [every_schedule_keeps_the_order] } };
+    (@limit $($to:tt)*) => {
+        $crate::resource_suite! { $($to)* [exhaustion_is_not_the_end freeing_synchronously_really_frees] }
     };
-    (@pages $name:ident, $bench:expr, $make:expr, $device:ident) => {
-        $crate::resource_suite!(@stamp $name, $bench, |$device| $make, [
+    // An id that depends on where its resource lies does not move in a handle that is erased.
+    (@typed $($to:tt)*) => { $crate::resource_suite! { $($to)* [ids_say_who_frees_what] } };
+    (@forwarding $($to:tt)*) => {
+        $crate::resource_suite! { $($to)* [
+            forwards_max_align
+            forwards_trim
+            forwards_memory_info
+            forwards_upstream
+            forwards_device
+            forwards_synchronous_calls
+            forwards_frees
+        ] }
+    };
+    (@pages $($to:tt)*) => {
+        $crate::resource_suite! { $($to)* [
             pages_hold_what_is_written
             a_page_moves_to_another_address
             pages_that_cannot_be_are_refused
             released_pages_can_be_had_again
-        ]);
+        ] }
     };
-    (@page_faults $name:ident, $bench:expr, $make:expr, $device:ident) => {
-        $crate::resource_suite!(@stamp $name, $bench, |$device| $make, [a_failed_call_of_pages_loses_nothing]);
+    (@page_faults $($to:tt)*) => { $crate::resource_suite! { $($to)* [a_failed_call_of_pages_loses_nothing] } };
+
+    // What is made of them.
+    (@table [$($clause:ident)*]) => {
+        &[$( (stringify!($clause), |bench, make| $crate::testing::suite::$clause(bench, make)) ),*]
     };
-    (@module $name:ident, $bench:expr, |$device:ident| $make:expr, [$($group:ident)*]) => {
-        mod $name {
-            #[allow(unused_imports, reason = "what the expressions name, if they name it without a path")]
-            use super::*;
-            $( $crate::resource_suite!(@$group $name, $bench, $make, $device); )*
-        }
-    };
-    (@forwarding $bench:expr, |$upstream:ident| $wrap:expr, [$($clause:ident)*]) => {
+    (@stamp $bench:expr, $make:expr, [$($clause:ident)*]) => {
         $(
             #[test]
             fn $clause() {
-                $crate::testing::suite::$clause(&$bench, |$upstream: $crate::testing::Upstream| $wrap);
+                $crate::testing::suite::$clause(&$bench, $make);
             }
         )*
     };
-    (@adaptor $name:ident, $bench:expr, |$device:ident| $make:expr, [$($group:ident)*], |$upstream:ident| $wrap:expr) => {
+    (@module $name:ident, $bench:expr, $make_as:ident of |$device:ident| $made:expr, [$($group:ident)*] $($typed:tt)*) => {
         mod $name {
             #[allow(unused_imports, reason = "what the expressions name, if they name it without a path")]
             use super::*;
-            $( $crate::resource_suite!(@$group $name, $bench, $make, $device); )*
-            $crate::resource_suite!(@forwarding $bench, |$upstream| $wrap, [
-                forwards_max_align
-                forwards_trim
-                forwards_memory_info
-                forwards_upstream
-                forwards_device
-                forwards_synchronous_calls
-                forwards_frees
-            ]);
+            const MAKE: $crate::testing::suite::$make_as<'static> = &|$device: &$crate::device::Device| $made;
+            $( $crate::resource_suite! { @$group @stamp $bench, MAKE, } )*
+            $( $crate::resource_suite! $typed )*
         }
     };
+    (@erased $name:ident, $bench:expr, |$device:ident| $make:expr, $groups:tt $($typed:tt)*) => {
+        $crate::resource_suite! {
+            @module $name, $bench, Make of |$device| $crate::resource::AnyResource::new($make), $groups
+            { @typed @stamp $bench, |$device: &$crate::device::Device| $make, } $($typed)*
+        }
+    };
+    (@untouched $name:ident, $bench:expr, |$device:ident| $make:expr, $groups:tt) => {
+        $crate::resource_suite! {
+            @module $name, $bench, MakeUntouched of |$device| Box::new($make), $groups
+            { @typed @stamp $bench, |$device: &$crate::device::Device| $make, }
+        }
+    };
+
     ($name:ident on sim($bench:expr), adaptor |$upstream:ident| $wrap:expr) => {
-        $crate::resource_suite!(@adaptor $name, $bench, |device| {
-            let $upstream = $crate::testing::Upstream::new(device);
-            $wrap
-        }, [any trim sim memory schedules limit], |$upstream| $wrap);
+        $crate::resource_suite! {
+            @erased $name, $bench, |device| {
+                let $upstream = $crate::testing::Upstream::new(device);
+                $wrap
+            }, [any trim sim memory schedules limit]
+            { @forwarding @stamp $bench, |$upstream: $crate::testing::Upstream| $wrap, }
+        }
     };
     ($name:ident on sim($bench:expr), no_memory, |$device:ident| $make:expr) => {
-        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any trim sim]);
+        $crate::resource_suite! { @untouched $name, $bench, |$device| $make, [any trim sim] }
     };
     ($name:ident on sim($bench:expr), no_limit, |$device:ident| $make:expr) => {
-        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any trim sim memory schedules]);
+        $crate::resource_suite! { @erased $name, $bench, |$device| $make, [any trim sim memory schedules] }
     };
     ($name:ident on sim($bench:expr), no_trim, |$device:ident| $make:expr) => {
-        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any sim memory schedules limit]);
+        $crate::resource_suite! { @erased $name, $bench, |$device| $make, [any sim memory schedules limit] }
     };
     ($name:ident on sim($bench:expr), |$device:ident| $make:expr) => {
-        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any trim sim memory schedules limit]);
+        $crate::resource_suite! { @erased $name, $bench, |$device| $make, [any trim sim memory schedules limit] }
     };
     ($name:ident on gpu($bench:expr), no_memory, |$device:ident| $make:expr) => {
-        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any trim]);
+        $crate::resource_suite! { @untouched $name, $bench, |$device| $make, [any trim] }
     };
     ($name:ident on gpu($bench:expr), no_limit, |$device:ident| $make:expr) => {
-        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any trim memory]);
+        $crate::resource_suite! { @erased $name, $bench, |$device| $make, [any trim memory] }
     };
     ($name:ident on gpu($bench:expr), no_trim, |$device:ident| $make:expr) => {
-        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any memory limit]);
+        $crate::resource_suite! { @erased $name, $bench, |$device| $make, [any memory limit] }
     };
     ($name:ident on gpu($bench:expr), |$device:ident| $make:expr) => {
-        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any trim memory limit]);
+        $crate::resource_suite! { @erased $name, $bench, |$device| $make, [any trim memory limit] }
     };
     ($name:ident, $($rest:tt)*) => {
         $crate::resource_suite!($name on sim($crate::testing::Bench::sim()), $($rest)*);

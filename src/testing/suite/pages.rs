@@ -291,10 +291,14 @@ pub fn a_failed_call_of_pages_loses_nothing<R: Resource>(bench: &Bench, make: im
 #[macro_export]
 macro_rules! pages_suite {
     ($name:ident on sim($bench:expr), |$device:ident| $make:expr) => {
-        $crate::resource_suite!(@module $name, $bench, |$device| $make, [pages page_faults]);
+        $crate::resource_suite! {
+            @module $name, $bench, Make of |$device| $crate::resource::AnyResource::new($make), [pages page_faults]
+        }
     };
     ($name:ident on gpu($bench:expr), |$device:ident| $make:expr) => {
-        $crate::resource_suite!(@module $name, $bench, |$device| $make, [pages]);
+        $crate::resource_suite! {
+            @module $name, $bench, Make of |$device| $crate::resource::AnyResource::new($make), [pages]
+        }
     };
     ($name:ident, |$device:ident| $make:expr) => {
         $crate::pages_suite!($name on sim($crate::testing::Bench::sim()), |$device| $make);
