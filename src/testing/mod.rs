@@ -9,7 +9,6 @@
 //! - [`Sweep`] fails every driver call that a program makes, one after the other. [`Faulty`] fails the n-th allocation of
 //!   one resource, [`Delayed`] holds frees up to provoke races over addresses.
 //! - [`locks_held`] says, in a function that the crate calls, that it is called under no lock.
-//! - [`Workload`] makes up what a program does to its memory, as a trace to replay.
 //!
 //! ```
 //! use alluvion::source::Cuda;
@@ -31,7 +30,6 @@ mod delayed;
 mod faulty;
 mod locks;
 mod ops;
-mod random;
 mod run;
 mod shadow;
 mod stall;
@@ -39,7 +37,6 @@ pub mod suite;
 mod sweep;
 mod upstream;
 mod violation;
-mod workload;
 
 pub use bench::{Bench, Footprint};
 pub use delayed::Delayed;
@@ -52,4 +49,3 @@ pub use stall::{Stall, stall};
 pub use sweep::{Sweep, Swept};
 pub use upstream::Upstream;
 pub use violation::Violation;
-pub use workload::{Workload, WorkloadKind};

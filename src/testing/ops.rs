@@ -1,6 +1,5 @@
 //! `Op`: a language of what can be done to a resource.
 
-use super::random::Random;
 use crate::resource::Layout;
 
 /// One step of a made-up program. Numbers are counted round, so that every list of operations means something.
@@ -87,9 +86,14 @@ impl Op {
     /// Random operations without end. The sizes are as likely to be small as large; about half of what is allocated is
     /// freed before long.
     pub fn random(seed: u64) -> impl Iterator<Item = Self> {
-        let mut numbers = Random::new(seed);
+        // SplitMix64: good enough to choose by, and the same for one seed everywhere.
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x6A09_E667_F3BC_C909;
         core::iter::repeat_with(move || {
-            let [a, b, c, d, e, f, ..] = numbers.next().to_le_bytes();
+            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mut mixed = state;
+            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            let [a, b, c, d, e, f, ..] = (mixed ^ (mixed >> 31)).to_le_bytes();
             Self::from_encoded([a, b, c, d, e, f])
         })
     }

@@ -52,8 +52,7 @@ all!([Advice, CaptureId, CaptureMode, CaptureStatus, DeviceAttribute, FillValue,
     PinnedFlags, PoolAttribute, PoolKind, PoolProperties, StreamFlags, Call, Code, DriverError, RawEvent, RawGraph, RawMemory,
     RawPool, RawStream, AddressRange, MemoryKind, PointerInfo, EventHandle, MemoryHandle, PointerHandle] are [Send Sync Copy]);
 all!([DevicePtr, Layout, Page, ResourceId, ErrorKind, StreamId, Epoch, Stamp, StreamKind, BlockRange, LedgerBlock] are [Send Sync Copy]);
-all!([AccessMode, HazardKind, StreamLabel, Fault, Live, Explored, Op, Summary, Swept, Footprint, Workload,
-    WorkloadKind] are [Send Sync Copy]);
+all!([AccessMode, HazardKind, StreamLabel, Fault, Live, Explored, Op, Summary, Swept, Footprint] are [Send Sync Copy]);
 all!([Misuse, MisuseKind, Cause, Relief, Growth, PageBudget, Reuse, Status, SegmentView, BlockView, BlockState] are [Send Sync Copy]);
 all!([Error, Unsupported, OutOfMemory, Snapshot, SnapshotFile, Capabilities, Frontier, CallCounts, Schedule, Violation, ShadowHeap] are [Send Sync Clone] not [Copy]);
 all!([SimConfig, CostModel, Access, Hazard, Kernel, Sweep] are [Send Sync Clone] not [Copy]);

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use alluvion::source::Null;
-use alluvion::testing::Workload;
 use alluvion::trace::{EventKind, Trace};
 use alluvion::{Pool, PoolConfig, Resource};
 
 use super::expandable_segments::{ExpandableSegments, ModelBlock};
 use super::figure::{Figure, Report};
+use super::made_up::MadeUp;
 use super::rmm_pool::RmmPool;
 use crate::counted::Counted;
 use crate::failure::Failure;
@@ -125,7 +125,7 @@ pub(super) fn run(
     let rig = Rig::open(Driver::Null)?;
     let mut scores = Pair::ALL.map(|pair| (pair, Score::default()));
     for seed in first_seed..first_seed.saturating_add(workloads) {
-        let workload = Workload::new(seed).most_events(most_events);
+        let workload = MadeUp::new(seed).most_events(most_events);
         let trace = workload.trace();
         for (pair, score) in &mut scores {
             let footprint = pair.compare(&rig, &trace)?;
@@ -216,7 +216,7 @@ mod tests {
     fn is_at_or_below_rmm_s_on_95_of_100_and_never_far_above(first_seed: u64) {
         let (rig, mut score) = (rig(), Score::default());
         for seed in first_seed..first_seed + 100 {
-            let trace = Workload::new(seed).trace();
+            let trace = MadeUp::new(seed).trace();
             score.add(&Pair::Segments.compare(&rig, &trace).expect("nothing fails over no memory"));
         }
         assert!(score.at_or_below >= 95 && score.highest <= 1.3, "{score:?}");
@@ -272,7 +272,7 @@ mod tests {
     fn score_of_pages(first_seed: u64) -> Score {
         let (rig, mut score) = (rig(), Score::default());
         for seed in first_seed..first_seed + 100 {
-            let trace = Workload::new(seed).trace();
+            let trace = MadeUp::new(seed).trace();
             score.add(&Pair::Pages.compare(&rig, &trace).expect("nothing fails over no memory"));
         }
         score

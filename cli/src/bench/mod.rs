@@ -9,6 +9,7 @@ mod host;
 mod layers;
 #[cfg(test)]
 mod likeness;
+mod made_up;
 #[cfg(feature = "mimalloc")]
 mod mimalloc;
 mod options;

@@ -1,7 +1,7 @@
 //! `Tape`: what one program did, and how the tapes of several become one trace.
 
-use crate::testing::random::Random;
-use crate::trace::{Event, EventKind, Moment, Trace};
+use super::random::Random;
+use alluvion::trace::{Event, EventKind, Moment, Trace};
 
 /// A block on a [`Tape`].
 #[derive(Clone, Copy, Debug)]

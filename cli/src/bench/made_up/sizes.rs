@@ -1,6 +1,6 @@
 //! `Sizes`: how large blocks are.
 
-use crate::testing::random::Random;
+use super::random::Random;
 
 /// A distribution of sizes, in bytes.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! A graph neural network: each step draws another part of a graph, of another size.
 
+use super::random::Random;
 use super::tape::{Held, Tape};
-use crate::testing::random::Random;
 
 struct Sampling {
     seeds: u64,

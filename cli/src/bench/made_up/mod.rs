@@ -1,23 +1,24 @@
-//! `Workload`: what a program might do to its memory, made up.
+//! What a program might do to its memory, made up.
 
 mod graphs;
 mod heap;
+mod random;
 mod serving;
 mod sizes;
 mod tables;
 mod tape;
 mod training;
 
-use core::fmt;
+use std::fmt;
 
-use super::random::Random;
-use crate::trace::Trace;
+use alluvion::trace::Trace;
+
+use random::Random;
 use tape::Tape;
 
-/// What kind of program a [`Workload`] is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum WorkloadKind {
+/// What kind of program it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
     /// Trains a network: what a layer keeps in the forward pass goes in the backward pass, in reverse; weights stay. In some
     /// the batches differ in size from step to step, some evaluate in between.
     Training,
@@ -32,9 +33,9 @@ pub enum WorkloadKind {
     Heap,
 }
 
-impl fmt::Display for WorkloadKind {
+impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+        f.write_str(match self {
             Self::Training => "training",
             Self::Serving => "serving",
             Self::Tables => "tables",
@@ -44,71 +45,34 @@ impl fmt::Display for WorkloadKind {
     }
 }
 
-/// What a program might do to its memory, made up from a seed: phases, sizes, lifetimes, and one to eight streams.
+/// A program that is made up from a seed: phases, sizes, lifetimes, and one to eight streams.
 ///
-/// One seed means one workload, on every platform. The numbers of a kind (how deep the network is, how much its batches
-/// differ, how many requests there are at once) are drawn from the seed too, so that a hundred workloads are a hundred
-/// programs. What comes out is a [`Trace`], as one that is read from a log.
-///
-/// At most 56 GiB are live at once, so that a device of 80 GB can run it.
-///
-/// # Examples
-///
-/// ```
-/// use alluvion::testing::{Workload, WorkloadKind};
-///
-/// let trace = Workload::new(7).most_events(500).trace();
-/// assert_eq!((trace.events.len(), trace.moments.len()), (500, 500));
-/// assert!((1..=8).contains(&trace.streams) && trace.peak_live_bytes() <= 56 << 30);
-/// assert_eq!(trace, Workload::new(7).most_events(500).trace());
-///
-/// let training = Workload::of_kind(WorkloadKind::Training, 7);
-/// assert_eq!(training.to_string(), "training of seed 7");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Workload {
+/// One seed means one program, on every platform. The numbers of a kind (how deep the network is, how much its batches
+/// differ, how many requests there are at once) are drawn from the seed too, so that a hundred seeds are a hundred
+/// programs. At most 56 GiB are live at once, so that a device of 80 GB can run it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MadeUp {
     seed: u64,
-    kind: WorkloadKind,
+    kind: Kind,
     most_events: usize,
 }
 
-impl Workload {
-    /// The workload of that seed, of a kind that the seed says.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
+impl MadeUp {
+    /// The program of that seed, of a kind that the seed says.
+    pub(super) fn new(seed: u64) -> Self {
         // Heaps are rarer than programs with a plan.
-        let kinds = [
-            WorkloadKind::Training,
-            WorkloadKind::Serving,
-            WorkloadKind::Tables,
-            WorkloadKind::Graphs,
-            WorkloadKind::Heap,
-        ];
+        let kinds = [Kind::Training, Kind::Serving, Kind::Tables, Kind::Graphs, Kind::Heap];
         let kind = kinds[Random::new(seed).weighted(&[6, 4, 4, 3, 3])];
-        Self::of_kind(kind, seed)
-    }
-
-    /// The workload of that kind and seed.
-    #[must_use]
-    pub fn of_kind(kind: WorkloadKind, seed: u64) -> Self {
         Self { seed, kind, most_events: 8000 }
     }
 
     /// It ends after so many events; 8,000 unless this says otherwise. What is live then stays so.
-    #[must_use]
-    pub fn most_events(self, most_events: usize) -> Self {
+    pub(super) fn most_events(self, most_events: usize) -> Self {
         Self { most_events, ..self }
     }
 
-    /// What kind of program it is.
-    #[must_use]
-    pub fn kind(&self) -> WorkloadKind {
-        self.kind
-    }
-
     /// What it does.
-    #[must_use]
-    pub fn trace(&self) -> Trace {
+    pub(super) fn trace(&self) -> Trace {
         // Apart from the numbers that chose the kind.
         let mut random = Random::new(self.seed.wrapping_add(1 << 63));
         let streams = [1, 2, 3, 4, 6, 8][random.weighted(&[40, 15, 10, 15, 10, 10])];
@@ -122,15 +86,14 @@ impl Workload {
             let mut tape = Tape::new(own.collect(), strays_percent);
             let share = self.most_events.div_ceil(threads as usize);
             let run = match self.kind {
-                WorkloadKind::Training => training::run,
-                WorkloadKind::Serving => serving::run,
-                WorkloadKind::Tables => tables::run,
-                WorkloadKind::Graphs => graphs::run,
-                WorkloadKind::Heap => heap::run,
+                Kind::Training => training::run,
+                Kind::Serving => serving::run,
+                Kind::Tables => tables::run,
+                Kind::Graphs => graphs::run,
+                Kind::Heap => heap::run,
             };
             // Threads of one program do the same to other data: a new seed for each, but for training, where they are alike.
-            let seed =
-                if self.kind == WorkloadKind::Training { random.clone().next() } else { random.next() };
+            let seed = if self.kind == Kind::Training { random.clone().next() } else { random.next() };
             run(&mut tape, &mut Random::new(seed), share);
             tapes.push(tape);
         }
@@ -138,8 +101,31 @@ impl Workload {
     }
 }
 
-impl fmt::Display for Workload {
+impl fmt::Display for MadeUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of seed {}", self.kind, self.seed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_a_program_that_a_device_has_room_for() {
+        for seed in 0..20 {
+            let trace = MadeUp::new(seed).most_events(500).trace();
+            assert_eq!((trace.events.len(), trace.moments.len()), (500, 500), "{seed}");
+            assert!((1..=8).contains(&trace.streams) && trace.peak_live_bytes() <= 56 << 30, "{seed}");
+            assert_eq!(trace, MadeUp::new(seed).most_events(500).trace());
+        }
+    }
+
+    #[test]
+    fn seeds_are_of_every_kind() {
+        let kinds: Vec<String> = (0..40).map(|seed| MadeUp::new(seed).to_string()).collect();
+        for kind in ["training", "serving", "tables", "graphs", "heap"] {
+            assert!(kinds.iter().any(|name| name.starts_with(kind)), "{kind} is in none of {kinds:?}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A training run: what forward makes lives until backward has used it, in reverse.
 
+use super::random::Random;
 use super::tape::{Held, Tape};
-use crate::testing::random::Random;
 
 /// How the batches of two steps differ.
 #[derive(Clone, Copy, Debug)]

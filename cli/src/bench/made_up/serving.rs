@@ -1,7 +1,7 @@
 //! A server of a language model: requests come and go, and what it remembers of each grows with every word.
 
+use super::random::Random;
 use super::tape::{Held, Tape};
-use crate::testing::random::Random;
 
 /// How what is remembered of a request is kept.
 #[derive(Clone, Copy, Debug)]

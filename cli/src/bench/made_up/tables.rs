@@ -1,7 +1,7 @@
 //! Tables in columns: few blocks, huge ones among them, whose sizes depend on the data.
 
+use super::random::Random;
 use super::tape::{Held, Tape};
-use crate::testing::random::Random;
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug)]

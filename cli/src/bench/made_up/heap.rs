@@ -1,8 +1,8 @@
 //! A program of no kind: blocks of any sizes, in phases, with lifetimes from a few calls to the whole run.
 
+use super::random::Random;
 use super::sizes::Sizes;
 use super::tape::{Held, Tape};
-use crate::testing::random::Random;
 
 /// A block, and when it is to go.
 struct Life {
