@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use alluvion::{DevicePtr, Error, Layout, Resource, StreamRef};
 
 use crate::boundary::{self, null};
-use crate::handle;
+use crate::handle::by_contract::lend;
 use crate::resource::ResourceHandle;
 use crate::status::Status;
 use crate::stream::{self, CudaStream, StreamHandle};
@@ -110,8 +110,7 @@ pub unsafe extern "C" fn alv_allocate_raw(
 ) -> Status {
     boundary::call(|| {
         let allocate = |layout| {
-            // SAFETY: the contract of pointers.
-            let resource = unsafe { handle::lend(resource) }?;
+            let resource = lend!(resource);
             // SAFETY: a live stream of the device, by the function's text.
             unsafe { allocate(resource, layout, stream) }
         };
@@ -136,8 +135,7 @@ pub unsafe extern "C" fn alv_deallocate_raw(
 ) {
     boundary::unanswered("alv_deallocate", (), || {
         let Some((block, layout)) = self::block(block, bytes, align)? else { return Ok(()) };
-        // SAFETY: the contract of pointers.
-        let resource = unsafe { handle::lend(resource) }?;
+        let resource = lend!(resource);
         let deallocate = |stream: StreamRef<'_>| {
             // SAFETY: the block came from this resource with this size and is given up; its uses come before the stream's point, by
             // the function's text. Alignments up to 256 are one layout, as in `alv_allocate`.
@@ -159,8 +157,7 @@ pub unsafe extern "C" fn alv_allocate_sync(
     out: *mut *mut c_void,
 ) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let allocate = |layout| unsafe { handle::lend(resource) }?.get().allocate_sync(layout);
+        let allocate = |layout| lend!(resource).get().allocate_sync(layout);
         // SAFETY: the contract of pointers.
         unsafe { answer(bytes, align, out, allocate) }
     })
@@ -177,8 +174,7 @@ pub unsafe extern "C" fn alv_deallocate_sync(
 ) {
     boundary::unanswered("alv_deallocate_sync", (), || {
         let Some((block, layout)) = self::block(block, bytes, align)? else { return Ok(()) };
-        // SAFETY: the contract of pointers.
-        let resource = unsafe { handle::lend(resource) }?;
+        let resource = lend!(resource);
         // SAFETY: the block came from this resource with this size and is given up, and nothing uses it, by the function's text.
         resource.freeing(|| unsafe { resource.get().deallocate_sync(block, layout) })
     });
@@ -196,10 +192,8 @@ pub unsafe extern "C" fn alv_allocate_on(
 ) -> Status {
     boundary::call(|| {
         let allocate = |layout| {
-            // SAFETY: the contract of pointers.
-            let resource = unsafe { handle::lend(resource) }?.get();
-            // SAFETY: the contract of pointers.
-            let stream = unsafe { handle::lend(stream) }?;
+            let resource = lend!(resource).get();
+            let stream = lend!(stream);
             resource.allocate(layout, stream.as_ref())
         };
         // SAFETY: the contract of pointers.
@@ -218,10 +212,8 @@ pub unsafe extern "C" fn alv_deallocate_on(
 ) {
     boundary::unanswered("alv_deallocate_on", (), || {
         let Some((block, layout)) = self::block(block, bytes, align)? else { return Ok(()) };
-        // SAFETY: the contract of pointers.
-        let resource = unsafe { handle::lend(resource) }?;
-        // SAFETY: the contract of pointers.
-        let stream = unsafe { handle::lend(stream) }?;
+        let resource = lend!(resource);
+        let stream = lend!(stream);
         // A stream of another device could not come after the block's uses.
         resource.device().require(stream.as_ref().device())?;
         // SAFETY: as in `alv_deallocate_raw`.
@@ -236,6 +228,7 @@ mod tests {
     use alluvion::{DeviceAccessible, ResourceId, Sim, StreamRef};
 
     use super::*;
+    use crate::handle;
     use crate::status::ALV_PANIC;
 
     /// A source that panics at every request and at every free.

@@ -7,6 +7,7 @@ use std::sync::{PoisonError, RwLock};
 use alluvion::{AnyResource, Device, Error};
 
 use crate::boundary;
+use crate::handle::by_contract::lend;
 use crate::handle::{self, Kept};
 use crate::machine::{self, MachineHandle};
 use crate::origin::Origin;
@@ -65,12 +66,7 @@ fn forget(is_over: impl Fn(&Device) -> bool) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_set_machine(machine: *const MachineHandle) -> Status {
     boundary::call(|| {
-        let chosen = if machine.is_null() {
-            None
-        } else {
-            // SAFETY: the contract of pointers.
-            Some(unsafe { handle::lend(machine) }?.machine().clone())
-        };
+        let chosen = if machine.is_null() { None } else { Some(lend!(machine).machine().clone()) };
         forget(|device| chosen.as_ref() != Some(device.machine()));
         machine::choose(chosen)
     })
@@ -97,8 +93,7 @@ pub unsafe extern "C" fn alv_set_current_resource(
 ) -> Status {
     boundary::call(|| {
         let set = || {
-            // SAFETY: the contract of pointers.
-            let resource = unsafe { handle::lend(resource) }?.get().clone();
+            let resource = lend!(resource).get().clone();
             let device = machine::device(device)?;
             let before = device.set_current_resource(resource)?;
             forget(|known| *known == device);

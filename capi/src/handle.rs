@@ -149,6 +149,35 @@ pub(crate) unsafe fn release<T: Handle>(handle: *mut T) -> Result<(), Error> {
     Ok(())
 }
 
+/// The same for the bodies of exported functions, which return the error: what C passes keeps the contract of pointers.
+pub(crate) mod by_contract {
+    macro_rules! lend {
+        ($handle:expr) => {{
+            let handle = $handle;
+            // SAFETY: the contract of pointers.
+            unsafe { $crate::handle::lend(handle) }?
+        }};
+    }
+
+    macro_rules! lend_or_null {
+        ($handle:expr) => {{
+            let handle = $handle;
+            // SAFETY: the contract of pointers.
+            unsafe { $crate::handle::lend_or_null(handle) }?
+        }};
+    }
+
+    macro_rules! give_to {
+        ($out:expr, $make:expr) => {{
+            let (out, make) = ($out, $make);
+            // SAFETY: the contract of pointers.
+            unsafe { $crate::handle::give_to(out, make) }
+        }};
+    }
+
+    pub(crate) use {give_to, lend, lend_or_null};
+}
+
 /// The handles that are alive, and those that went last, in a build that looks for mistakes.
 #[cfg(debug_assertions)]
 mod seen {

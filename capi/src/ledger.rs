@@ -7,10 +7,11 @@
 
 use std::ffi::c_void;
 
-use alluvion::{AnyResource, Device, DevicePtr, Error, Layout, Ledger, StreamRef};
+use alluvion::{AnyResource, Device, DevicePtr, Layout, Ledger, StreamRef};
 
 use crate::allocate::{answer, pointer};
 use crate::boundary::{self, null};
+use crate::handle::by_contract::{give_to, lend};
 use crate::handle::{self, Handle};
 use crate::resource::ResourceHandle;
 use crate::status::Status;
@@ -28,14 +29,6 @@ impl Handle for LedgerHandle {
     const NAME: &'static str = "ledger";
 }
 
-/// # Safety
-///
-/// As [`handle::lend`].
-unsafe fn lend<'a>(ledger: *const LedgerHandle) -> Result<&'a Ledger<AnyResource>, Error> {
-    // SAFETY: the caller's promise.
-    Ok(&unsafe { handle::lend(ledger) }?.ledger)
-}
-
 /// The address of a block as C has it; `None` for null.
 pub(crate) fn address(block: *const c_void) -> Option<DevicePtr> {
     DevicePtr::new(block.expose_provenance() as u64)
@@ -51,15 +44,13 @@ pub unsafe extern "C" fn alv_ledger_over(
 ) -> Status {
     boundary::call(|| {
         let make = || {
-            // SAFETY: the contract of pointers.
-            let resource = unsafe { handle::lend(resource) }?;
+            let resource = lend!(resource);
             Ok(LedgerHandle {
                 ledger: Ledger::new(resource.get().clone()),
                 device: resource.device().clone(),
             })
         };
-        // SAFETY: the contract of pointers.
-        unsafe { handle::give_to(out, make) }
+        give_to!(out, make)
     })
 }
 
@@ -87,10 +78,8 @@ pub unsafe extern "C" fn alv_ledger_resource(
     out: *mut *mut ResourceHandle,
 ) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let make = || Ok(ResourceHandle::new(unsafe { lend(ledger) }?.resource().clone()));
-        // SAFETY: the contract of pointers.
-        unsafe { handle::give_to(out, make) }
+        let make = || Ok(ResourceHandle::new(lend!(ledger).ledger.resource().clone()));
+        give_to!(out, make)
     })
 }
 
@@ -106,8 +95,7 @@ pub unsafe extern "C" fn alv_ledger_allocate_raw(
 ) -> Status {
     boundary::call(|| {
         let allocate = |layout: Layout| {
-            // SAFETY: the contract of pointers.
-            let LedgerHandle { ledger, device } = unsafe { handle::lend(ledger) }?;
+            let LedgerHandle { ledger, device } = lend!(ledger);
             let allocate = |stream: StreamRef<'_>| ledger.allocate(layout, stream);
             // SAFETY: a live stream of the device, by the function's text.
             unsafe { stream::with(device, stream, allocate) }
@@ -129,10 +117,8 @@ pub unsafe extern "C" fn alv_ledger_allocate_on(
 ) -> Status {
     boundary::call(|| {
         let allocate = |layout| {
-            // SAFETY: the contract of pointers.
-            let ledger = unsafe { lend(ledger) }?;
-            // SAFETY: the contract of pointers.
-            ledger.allocate(layout, unsafe { handle::lend(stream) }?.as_ref())
+            let ledger = &lend!(ledger).ledger;
+            ledger.allocate(layout, lend!(stream).as_ref())
         };
         // SAFETY: the contract of pointers.
         unsafe { answer(bytes, align, out, allocate) }
@@ -149,8 +135,7 @@ pub unsafe extern "C" fn alv_ledger_allocate_sync(
     out: *mut *mut c_void,
 ) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let allocate = |layout| unsafe { lend(ledger) }?.allocate_sync(layout);
+        let allocate = |layout| lend!(ledger).ledger.allocate_sync(layout);
         // SAFETY: the contract of pointers.
         unsafe { answer(bytes, align, out, allocate) }
     })
@@ -167,8 +152,7 @@ pub unsafe extern "C" fn alv_ledger_free_raw(
 ) -> Status {
     boundary::call(|| {
         let Some(block) = address(block) else { return Ok(()) };
-        // SAFETY: the contract of pointers.
-        let LedgerHandle { ledger, device } = unsafe { handle::lend(ledger) }?;
+        let LedgerHandle { ledger, device } = lend!(ledger);
         // SAFETY: the block is given up, and its uses come before the stream's point, by the function's text.
         let free = |stream: StreamRef<'_>| unsafe { ledger.free(block, stream) };
         // SAFETY: a live stream of the device, by the function's text.
@@ -185,10 +169,8 @@ pub unsafe extern "C" fn alv_ledger_free_on(
 ) -> Status {
     boundary::call(|| {
         let Some(block) = address(block) else { return Ok(()) };
-        // SAFETY: the contract of pointers.
-        let ledger = unsafe { lend(ledger) }?;
-        // SAFETY: the contract of pointers.
-        let stream = unsafe { handle::lend(stream) }?.as_ref();
+        let ledger = &lend!(ledger).ledger;
+        let stream = lend!(stream).as_ref();
         // SAFETY: as in `alv_ledger_free_raw`.
         unsafe { ledger.free(block, stream) }.map(drop)
     })
@@ -199,8 +181,7 @@ pub unsafe extern "C" fn alv_ledger_free_on(
 pub unsafe extern "C" fn alv_ledger_free_sync(ledger: *const LedgerHandle, block: *mut c_void) -> Status {
     boundary::call(|| {
         let Some(block) = address(block) else { return Ok(()) };
-        // SAFETY: the contract of pointers.
-        let ledger = unsafe { lend(ledger) }?;
+        let ledger = &lend!(ledger).ledger;
         // SAFETY: the block is given up, and its uses are over or recorded, by the function's text.
         unsafe { ledger.free_sync(block) }.map(drop)
     })
@@ -217,8 +198,7 @@ pub unsafe extern "C" fn alv_ledger_size(
 ) -> Status {
     boundary::call(|| {
         let find = || {
-            // SAFETY: the contract of pointers.
-            let ledger = unsafe { lend(ledger) }?;
+            let ledger = &lend!(ledger).ledger;
             ledger.block_at(address(block).ok_or_else(|| null("block"))?)
         };
         let (answer, start, size) = match find() {
@@ -245,8 +225,7 @@ pub unsafe extern "C" fn alv_ledger_live(
     bytes: *mut usize,
 ) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let ledger = unsafe { lend(ledger) }?;
+        let ledger = &lend!(ledger).ledger;
         // SAFETY: null or writable, by the contract of pointers.
         if let Some(blocks) = unsafe { blocks.as_mut() } {
             *blocks = ledger.live_blocks();
@@ -269,8 +248,7 @@ pub unsafe extern "C" fn alv_record_stream_raw(
     stream: CudaStream,
 ) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let LedgerHandle { ledger, device } = unsafe { handle::lend(ledger) }?;
+        let LedgerHandle { ledger, device } = lend!(ledger);
         let block = address(block).ok_or_else(|| null("block"))?;
         let record = |stream: StreamRef<'_>| ledger.record_stream(block, stream);
         // SAFETY: a live stream of the device, which lives until the block is free, by the function's text.
@@ -286,10 +264,8 @@ pub unsafe extern "C" fn alv_record_stream_on(
     stream: *const StreamHandle,
 ) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let ledger = unsafe { lend(ledger) }?;
+        let ledger = &lend!(ledger).ledger;
         let block = address(block).ok_or_else(|| null("block"))?;
-        // SAFETY: the contract of pointers.
-        ledger.record_stream(block, unsafe { handle::lend(stream) }?.as_ref())
+        ledger.record_stream(block, lend!(stream).as_ref())
     })
 }

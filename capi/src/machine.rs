@@ -12,6 +12,7 @@ use alluvion::sim::SimConfig;
 use alluvion::{Device, Error, Machine, Sim};
 
 use crate::boundary::{self, null};
+use crate::handle::by_contract::give_to;
 use crate::handle::{self, Handle};
 use crate::origin::Origin;
 use crate::record::{self, Record};
@@ -136,8 +137,7 @@ pub(crate) fn device(number: i32) -> Result<Device, Error> {
 pub unsafe extern "C" fn alv_machine_cuda(out: *mut *mut MachineHandle) -> Status {
     boundary::call(|| {
         let make = || Ok(MachineHandle { machine: Machine::cuda()?, sim: None });
-        // SAFETY: the contract of pointers.
-        unsafe { handle::give_to(out, make) }
+        give_to!(out, make)
     })
 }
 
@@ -152,8 +152,7 @@ pub unsafe extern "C" fn alv_machine_named(name: *const c_char, out: *mut *mut M
             let name = unsafe { text::borrow(name, "name") }?;
             Ok(MachineHandle { machine: Machine::named(name)?, sim: None })
         };
-        // SAFETY: the contract of pointers.
-        unsafe { handle::give_to(out, make) }
+        give_to!(out, make)
     })
 }
 
@@ -206,8 +205,7 @@ pub unsafe extern "C" fn alv_machine_sim(options: *const SimOptions, out: *mut *
             }
             Ok(MachineHandle::of_sim(Sim::with_config(config)))
         };
-        // SAFETY: the contract of pointers.
-        unsafe { handle::give_to(out, make) }
+        give_to!(out, make)
     })
 }
 

@@ -10,6 +10,7 @@ use alluvion::recipe::Recipe;
 use alluvion::{AnyResource, Device, Error, Resource};
 
 use crate::boundary::{self, null};
+use crate::handle::by_contract::{give_to, lend, lend_or_null};
 use crate::handle::{self, Handle};
 use crate::machine::{self, MachineHandle};
 use crate::status::Status;
@@ -86,8 +87,7 @@ pub unsafe extern "C" fn alv_resource_from_recipe(
             let recipe = unsafe { parse(recipe) }?;
             build(&recipe, &machine::device(number(&recipe, device))?)
         };
-        // SAFETY: the contract of pointers.
-        unsafe { handle::give_to(out, make) }
+        give_to!(out, make)
     })
 }
 
@@ -102,14 +102,12 @@ pub unsafe extern "C" fn alv_resource_from_recipe_on(
 ) -> Status {
     boundary::call(|| {
         let make = || {
-            // SAFETY: the contract of pointers.
-            let machine = unsafe { handle::lend(machine) }?;
+            let machine = lend!(machine);
             // SAFETY: the contract of pointers.
             let recipe = unsafe { parse(recipe) }?;
             build(&recipe, &machine.device(number(&recipe, device))?)
         };
-        // SAFETY: the contract of pointers.
-        unsafe { handle::give_to(out, make) }
+        give_to!(out, make)
     })
 }
 
@@ -181,14 +179,12 @@ pub unsafe extern "C" fn alv_resource_over(
 ) -> Status {
     boundary::call(|| {
         let make = || {
-            // SAFETY: the contract of pointers.
-            let upstream = unsafe { handle::lend(upstream) }?.get().clone();
+            let upstream = lend!(upstream).get().clone();
             // SAFETY: the contract of pointers.
             let layers = unsafe { parse(layers) }?;
             Ok(ResourceHandle::new(layers.over_device(upstream)?))
         };
-        // SAFETY: the contract of pointers.
-        unsafe { handle::give_to(out, make) }
+        give_to!(out, make)
     })
 }
 
@@ -217,10 +213,8 @@ pub unsafe extern "C" fn alv_resource_equal(
         if std::ptr::eq(first, second) || first.is_null() || second.is_null() {
             return Ok(std::ptr::eq(first, second));
         }
-        // SAFETY: the contract of pointers.
-        let first = unsafe { handle::lend(first) }?;
-        // SAFETY: as above.
-        let second = unsafe { handle::lend(second) }?;
+        let first = lend!(first);
+        let second = lend!(second);
         Ok(first.get() == second.get())
     })
 }
@@ -232,8 +226,7 @@ pub unsafe extern "C" fn alv_resource_equal(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_refused_frees(resource: *const ResourceHandle, count: *mut u64) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let resource = unsafe { handle::lend(resource) }?;
+        let resource = lend!(resource);
         if count.is_null() {
             return Err(null("count"));
         }
@@ -247,8 +240,7 @@ pub unsafe extern "C" fn alv_refused_frees(resource: *const ResourceHandle, coun
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_resource_device(resource: *const ResourceHandle, device: *mut i32) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let resource = unsafe { handle::lend(resource) }?;
+        let resource = lend!(resource);
         if device.is_null() {
             return Err(null("device"));
         }
@@ -279,8 +271,7 @@ pub unsafe extern "C" fn alv_ensure_context(resource: *const ResourceHandle) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_resource_max_align(resource: *const ResourceHandle) -> usize {
     boundary::unanswered("alv_resource_max_align", 0, || {
-        // SAFETY: the contract of pointers.
-        let resource = unsafe { handle::lend_or_null(resource) }?;
+        let resource = lend_or_null!(resource);
         Ok(resource.map_or(0, |resource| resource.get().max_align()))
     })
 }
@@ -291,8 +282,7 @@ pub unsafe extern "C" fn alv_resource_max_align(resource: *const ResourceHandle)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_resource_host_accessible(resource: *const ResourceHandle) -> bool {
     boundary::unanswered("alv_resource_host_accessible", false, || {
-        // SAFETY: the contract of pointers.
-        let resource = unsafe { handle::lend_or_null(resource) }?;
+        let resource = lend_or_null!(resource);
         Ok(resource.is_some_and(|resource| resource.get().host_access()))
     })
 }
@@ -307,8 +297,7 @@ pub unsafe extern "C" fn alv_describe(
     needed: *mut usize,
 ) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let text = unsafe { handle::lend(resource) }?.get().describe().to_string();
+        let text = lend!(resource).get().describe().to_string();
         // SAFETY: the contract of pointers.
         unsafe { text::copy_out(&text, buffer, room, needed) }
     })

@@ -10,7 +10,7 @@ use alluvion::driver::{Call, Code, Driver as _, RawStream, StreamFlags};
 use alluvion::sim::Fault;
 
 use crate::boundary::{self, null};
-use crate::handle;
+use crate::handle::by_contract::{give_to, lend, lend_or_null};
 use crate::machine::MachineHandle;
 use crate::status::Status;
 use crate::stream::CudaStream;
@@ -27,8 +27,7 @@ pub unsafe extern "C" fn alv_sim_report(
     count: *mut usize,
 ) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let sim = unsafe { handle::lend(machine) }?.sim()?;
+        let sim = lend!(machine).sim()?;
         let left_over = sim.left_over();
         let mut mistakes = sim.take_hazards();
         mistakes.extend(left_over);
@@ -57,10 +56,8 @@ pub unsafe extern "C" fn alv_sim_process(
     out: *mut *mut MachineHandle,
 ) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let make = || Ok(MachineHandle::of_sim(unsafe { handle::lend(machine) }?.sim()?.process()));
-        // SAFETY: the contract of pointers.
-        unsafe { handle::give_to(out, make) }
+        let make = || Ok(MachineHandle::of_sim(lend!(machine).sim()?.process()));
+        give_to!(out, make)
     })
 }
 
@@ -69,8 +66,7 @@ pub unsafe extern "C" fn alv_sim_process(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_sim_kill(machine: *const MachineHandle) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        unsafe { handle::lend(machine) }?.sim()?.kill();
+        lend!(machine).sim()?.kill();
         Ok(())
     })
 }
@@ -86,8 +82,7 @@ pub unsafe extern "C" fn alv_sim_fail(
     code: i32,
 ) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let sim = unsafe { handle::lend(machine) }?.sim()?;
+        let sim = lend!(machine).sim()?;
         let code = match u32::try_from(code) {
             Ok(code) if code > 0 => Code(code),
             _ => {
@@ -139,8 +134,7 @@ pub unsafe extern "C" fn alv_sim_stream_create(
         }
         // SAFETY: not null, so writable.
         unsafe { out.write(std::ptr::null_mut()) };
-        // SAFETY: the contract of pointers.
-        let machine = unsafe { handle::lend(machine) }?;
+        let machine = lend!(machine);
         let (sim, ordinal) = (machine.sim()?, machine.device(device)?.ordinal());
         let made = sim.sim_driver().stream_create(ordinal, StreamFlags::default())?;
         // SAFETY: as above.
@@ -157,8 +151,7 @@ pub unsafe extern "C" fn alv_sim_stream_destroy(
     stream: CudaStream,
 ) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let machine = unsafe { handle::lend(machine) }?;
+        let machine = lend!(machine);
         let (sim, ordinal) = (machine.sim()?, machine.device(device)?.ordinal());
         // SAFETY: a stream that was made above and is not used again, by the function's text.
         Ok(unsafe { sim.sim_driver().stream_destroy(ordinal, RawStream(stream.expose_provenance() as u64)) }?)
@@ -169,8 +162,7 @@ pub unsafe extern "C" fn alv_sim_stream_destroy(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_sim_clear_faults(machine: *const MachineHandle) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        unsafe { handle::lend(machine) }?.sim()?.clear_faults();
+        lend!(machine).sim()?.clear_faults();
         Ok(())
     })
 }
@@ -179,8 +171,7 @@ pub unsafe extern "C" fn alv_sim_clear_faults(machine: *const MachineHandle) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_sim_calls(machine: *const MachineHandle) -> u64 {
     boundary::unanswered("alv_sim_calls", 0, || {
-        // SAFETY: the contract of pointers.
-        let sim = unsafe { handle::lend_or_null(machine) }?.map(MachineHandle::sim);
+        let sim = lend_or_null!(machine).map(MachineHandle::sim);
         // One that is not simulated has seen none.
         Ok(sim.map_or(0, |sim| sim.map_or(0, |sim| sim.calls().total())))
     })

@@ -14,7 +14,7 @@ use alluvion::{AnyResource, DevicePtr, Error, Layout, StreamRef};
 use crate::allocate::pointer;
 use crate::boundary::{self, null};
 use crate::failure::FromProgram;
-use crate::handle;
+use crate::handle::by_contract::{give_to, lend};
 use crate::last_error::OomReport;
 use crate::machine;
 use crate::record::{self, Record};
@@ -154,8 +154,7 @@ pub unsafe extern "C" fn alv_resource_from_source(
             };
             Ok(ResourceHandle::new(AnyResource::new(callback.with_max_align(max_align)?)))
         };
-        // SAFETY: the contract of pointers.
-        unsafe { handle::give_to(out, make) }
+        give_to!(out, make)
     })
 }
 
@@ -183,8 +182,7 @@ pub unsafe extern "C" fn alv_resource_with_oom_handler(
 ) -> Status {
     boundary::call(|| {
         let make = || {
-            // SAFETY: the contract of pointers.
-            let upstream = unsafe { handle::lend(upstream) }?.get().clone();
+            let upstream = lend!(upstream).get().clone();
             let ask = ask.ok_or_else(|| null("ask"))?;
             let user = User { user, drop };
             let handler = move |report: &OutOfMemory| {
@@ -195,7 +193,6 @@ pub unsafe extern "C" fn alv_resource_with_oom_handler(
             };
             Ok(ResourceHandle::new(AnyResource::new(FailureCallback::new(upstream, handler))))
         };
-        // SAFETY: the contract of pointers.
-        unsafe { handle::give_to(out, make) }
+        give_to!(out, make)
     })
 }

@@ -12,6 +12,7 @@ use alluvion::driver::{RawStream, StreamFlags};
 use alluvion::{Device, Error, Stream, StreamRef};
 
 use crate::boundary::{self, null};
+use crate::handle::by_contract::{give_to, lend, lend_or_null};
 use crate::handle::{self, Handle};
 use crate::machine::{self, MachineHandle};
 use crate::status::Status;
@@ -110,10 +111,8 @@ pub unsafe extern "C" fn alv_stream_create_on(
     out: *mut *mut StreamHandle,
 ) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let make = || create(&unsafe { handle::lend(machine) }?.device(device)?);
-        // SAFETY: the contract of pointers.
-        unsafe { handle::give_to(out, make) }
+        let make = || create(&lend!(machine).device(device)?);
+        give_to!(out, make)
     })
 }
 
@@ -141,8 +140,7 @@ pub unsafe extern "C" fn alv_stream_create_with(
             let flags = StreamFlags { blocking: flags == ALV_STREAM_WAITS_FOR_LEGACY, ..Default::default() };
             Ok(StreamHandle { stream: machine::device(device)?.stream_with(flags)? })
         };
-        // SAFETY: the contract of pointers.
-        unsafe { handle::give_to(out, make) }
+        give_to!(out, make)
     })
 }
 
@@ -167,8 +165,7 @@ pub unsafe extern "C" fn alv_stream_wrap_raw(
             let stream = unsafe { Stream::from_raw(&device, raw(stream)) }?;
             Ok(StreamHandle::registered(stream))
         };
-        // SAFETY: the contract of pointers.
-        unsafe { handle::give_to(out, make) }
+        give_to!(out, make)
     })
 }
 
@@ -211,8 +208,7 @@ pub unsafe extern "C" fn alv_stream_wrap_owned_raw(
                 }
             }
         };
-        // SAFETY: the contract of pointers.
-        unsafe { handle::give_to(out, make) }
+        give_to!(out, make)
     })
 }
 
@@ -243,8 +239,7 @@ pub unsafe extern "C" fn alv_stream_release(stream: *mut StreamHandle) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_stream_handle(stream: *const StreamHandle) -> CudaStream {
     boundary::unanswered("alv_stream_handle", std::ptr::null_mut(), || {
-        // SAFETY: the contract of pointers.
-        let stream = unsafe { handle::lend_or_null(stream) }?;
+        let stream = lend_or_null!(stream);
         Ok(stream.map_or(std::ptr::null_mut(), |stream| handle_of(stream.as_ref())))
     })
 }
@@ -252,6 +247,5 @@ pub unsafe extern "C" fn alv_stream_handle(stream: *const StreamHandle) -> CudaS
 /// Waits for the work on a stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_stream_synchronize(stream: *const StreamHandle) -> Status {
-    // SAFETY: the contract of pointers.
-    boundary::call(|| unsafe { handle::lend(stream) }?.stream.synchronize())
+    boundary::call(|| lend!(stream).stream.synchronize())
 }

@@ -10,7 +10,7 @@ use alluvion::driver::FillValue;
 use alluvion::{Error, StreamRef};
 
 use crate::boundary::{self, null};
-use crate::handle;
+use crate::handle::by_contract::lend;
 use crate::resource::ResourceHandle;
 use crate::status::Status;
 use crate::stream::{self, CudaStream};
@@ -26,8 +26,7 @@ pub unsafe extern "C" fn alv_copy_raw(
     stream: CudaStream,
 ) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let device = unsafe { handle::lend(resource) }?.device();
+        let device = lend!(resource).device();
         if bytes == 0 {
             return Ok(());
         }
@@ -56,8 +55,7 @@ pub unsafe extern "C" fn alv_fill_raw(
     stream: CudaStream,
 ) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let device = unsafe { handle::lend(resource) }?.device();
+        let device = lend!(resource).device();
         if bytes == 0 {
             return Ok(());
         }
@@ -80,8 +78,7 @@ pub unsafe extern "C" fn alv_fill_raw(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_synchronize_raw(resource: *const ResourceHandle, stream: CudaStream) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let device = unsafe { handle::lend(resource) }?.device();
+        let device = lend!(resource).device();
         // SAFETY: a live stream of the device, by the function's text.
         unsafe { stream::with(device, stream, |stream| stream.synchronize()) }
     })
@@ -96,8 +93,7 @@ pub unsafe extern "C" fn alv_wait_for_raw(
     other: CudaStream,
 ) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let device = unsafe { handle::lend(resource) }?.device();
+        let device = lend!(resource).device();
         let wait = |later: StreamRef<'_>| {
             // SAFETY: a live stream of the device, by the function's text.
             unsafe { stream::with(device, other, |earlier| later.wait_for_stream(earlier)) }
@@ -111,8 +107,5 @@ pub unsafe extern "C" fn alv_wait_for_raw(
 /// an error, and breaks the capture.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_synchronize_device(resource: *const ResourceHandle) -> Status {
-    boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        unsafe { handle::lend(resource) }?.device().synchronize()
-    })
+    boundary::call(|| lend!(resource).device().synchronize())
 }

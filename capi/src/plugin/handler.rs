@@ -10,6 +10,7 @@ use super::PluginDevice;
 use crate::allocate::{self, answer};
 use crate::boundary::{self, null};
 use crate::handle;
+use crate::handle::by_contract::lend;
 use crate::record;
 use crate::resource::ResourceHandle;
 use crate::status::Status;
@@ -51,8 +52,7 @@ pub unsafe extern "C" fn alluvion_handler_init(
             return Err(null("out"));
         }
         if !resource.is_null() {
-            // SAFETY: the contract of pointers.
-            let _is_one = unsafe { handle::lend(resource.cast_const()) }?;
+            let _is_one = lend!(resource.cast_const());
         }
         let made = DeviceMemHandler {
             ctx: resource.cast(),

@@ -12,7 +12,7 @@ use super::lent::SharedHandle;
 use super::{directory, require_known};
 use crate::allocate::layout;
 use crate::boundary;
-use crate::handle;
+use crate::handle::by_contract::{give_to, lend};
 use crate::record::{self, Record};
 use crate::resource::ResourceHandle;
 use crate::status::Status;
@@ -80,8 +80,7 @@ pub unsafe extern "C" fn alv_share_raw(
 ) -> Status {
     boundary::call(|| {
         let make = || {
-            // SAFETY: the contract of pointers.
-            let resource = unsafe { handle::lend(resource) }?;
+            let resource = lend!(resource);
             // SAFETY: the contract of pointers.
             let (layout, config) = (layout(bytes, align)?, unsafe { config(options) }?);
             // SAFETY: the block is the caller's, with this size, and stays until the end, by the function's text.
@@ -91,8 +90,7 @@ pub unsafe extern "C" fn alv_share_raw(
             // SAFETY: a live stream of the device, by the function's text.
             unsafe { stream::with(resource.device(), stream, begin) }
         };
-        // SAFETY: the contract of pointers.
-        unsafe { handle::give_to(out, make) }
+        give_to!(out, make)
     })
 }
 
@@ -110,16 +108,13 @@ pub unsafe extern "C" fn alv_share_on(
 ) -> Status {
     boundary::call(|| {
         let make = || {
-            // SAFETY: the contract of pointers.
-            let resource = unsafe { handle::lend(resource) }?;
-            // SAFETY: the contract of pointers.
-            let stream = unsafe { handle::lend(stream) }?;
+            let resource = lend!(resource);
+            let stream = lend!(stream);
             // SAFETY: the contract of pointers.
             let (layout, config) = (layout(bytes, align)?, unsafe { config(options) }?);
             // SAFETY: as in `alv_share_raw`.
             unsafe { SharedHandle::begin(resource, block, layout, config, stream.as_ref()) }
         };
-        // SAFETY: the contract of pointers.
-        unsafe { handle::give_to(out, make) }
+        give_to!(out, make)
     })
 }

@@ -13,6 +13,7 @@ use alluvion::{Error, StreamRef};
 
 use super::{directory, message, require_known};
 use crate::boundary;
+use crate::handle::by_contract::{give_to, lend};
 use crate::handle::{self, Handle};
 use crate::machine;
 use crate::record::{self, Record};
@@ -162,8 +163,7 @@ pub unsafe extern "C" fn alv_open_shared_raw(
             // SAFETY: a live stream of the device, by the function's text.
             unsafe { stream::with(&device, stream, open) }
         };
-        // SAFETY: the contract of pointers.
-        unsafe { handle::give_to(out, make) }
+        give_to!(out, make)
     })
 }
 
@@ -180,13 +180,11 @@ pub unsafe extern "C" fn alv_open_shared_on(
 ) -> Status {
     boundary::call(|| {
         let make = || {
-            // SAFETY: the contract of pointers.
-            let stream = unsafe { handle::lend(stream) }?;
+            let stream = lend!(stream);
             // SAFETY: the contract of pointers.
             unsafe { open(message, length, descriptor, options, stream.as_ref()) }
         };
-        // SAFETY: the contract of pointers.
-        unsafe { handle::give_to(out, make) }
+        give_to!(out, make)
     })
 }
 
@@ -197,8 +195,7 @@ pub unsafe extern "C" fn alv_imported_range(
     out: *mut ImportedRange,
 ) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let imported = unsafe { handle::lend(imported) }?;
+        let imported = lend!(imported);
         let (slice, flags) = match &imported.memory {
             ImportedBytes::ReadOnly(bytes) => (bytes.as_slice(), 0),
             ImportedBytes::Writable(bytes) => (bytes.as_slice(), ALV_OPEN_WRITABLE),

@@ -11,6 +11,7 @@ use alluvion::Error;
 use super::lent::{SharedHandle, SharedState, is_parked};
 use crate::boundary::{self, null};
 use crate::handle;
+use crate::handle::by_contract::{lend, lend_or_null};
 use crate::status::Status;
 use crate::stream::{self, CudaStream, StreamHandle};
 
@@ -25,8 +26,7 @@ pub unsafe extern "C" fn alv_shared_message(
     needed: *mut usize,
 ) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let message = unsafe { handle::lend(shared) }?.message();
+        let message = lend!(shared).message();
         if !needed.is_null() {
             // SAFETY: not null, so writable.
             unsafe { needed.write(message.len()) };
@@ -51,8 +51,7 @@ pub unsafe extern "C" fn alv_shared_message(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_shared_descriptor(shared: *const SharedHandle) -> i32 {
     boundary::unanswered("alv_shared_descriptor", -1, || {
-        // SAFETY: the contract of pointers.
-        let Some(shared) = unsafe { handle::lend_or_null(shared) }? else { return Ok(-1) };
+        let Some(shared) = lend_or_null!(shared) else { return Ok(-1) };
         Ok(match shared.state().as_deref() {
             Ok(SharedState::Live(live)) => live.descriptor().map_or(-1, |descriptor| descriptor.as_raw_fd()),
             _ => -1,
@@ -64,8 +63,7 @@ pub unsafe extern "C" fn alv_shared_descriptor(shared: *const SharedHandle) -> i
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_shared_importers(shared: *const SharedHandle, out: *mut usize) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let shared = unsafe { handle::lend(shared) }?;
+        let shared = lend!(shared);
         if out.is_null() {
             return Err(null("out"));
         }
@@ -86,8 +84,7 @@ pub unsafe extern "C" fn alv_shared_importers(shared: *const SharedHandle, out: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_shared_is_over(shared: *const SharedHandle) -> bool {
     boundary::unanswered("alv_shared_is_over", false, || {
-        // SAFETY: the contract of pointers.
-        let shared = unsafe { handle::lend_or_null(shared) }?;
+        let shared = lend_or_null!(shared);
         Ok(shared.is_some_and(|shared| matches!(shared.state().as_deref(), Ok(SharedState::Over))))
     })
 }
@@ -99,8 +96,7 @@ pub unsafe extern "C" fn alv_shared_is_over(shared: *const SharedHandle) -> bool
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_shared_end(shared: *const SharedHandle, timeout_ms: i64) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let shared = unsafe { handle::lend(shared) }?;
+        let shared = lend!(shared);
         shared.end(u64::try_from(timeout_ms).ok().map(Duration::from_millis))
     })
 }
@@ -112,8 +108,7 @@ pub unsafe extern "C" fn alv_shared_end(shared: *const SharedHandle, timeout_ms:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_shared_park_raw(shared: *const SharedHandle, stream: CudaStream) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let shared = unsafe { handle::lend(shared) }?;
+        let shared = lend!(shared);
         // SAFETY: a live stream of the device, by the function's text.
         unsafe { stream::with(shared.device(), stream, |stream| shared.park(stream)) }
     })
@@ -127,10 +122,8 @@ pub unsafe extern "C" fn alv_shared_park_on(
     stream: *const StreamHandle,
 ) -> Status {
     boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let shared = unsafe { handle::lend(shared) }?;
-        // SAFETY: the contract of pointers.
-        let stream = unsafe { handle::lend(stream) }?.as_ref();
+        let shared = lend!(shared);
+        let stream = lend!(stream).as_ref();
         shared.device().require(stream.device())?;
         shared.park(stream)
     })
