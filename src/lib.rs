@@ -123,13 +123,13 @@ pub mod trace;
 pub use compose::{PerDevice, ResourceExt};
 pub use container::{
     Asleep, DeviceBuffer, DeviceCopy, DeviceScalar, DeviceSlice, DeviceSliceMut, DeviceVec, GuardedPtr,
-    HostBuffer, RawParts, ReadGuard, Rejected, Transfer, TransferScope, WriteGuard,
+    HostBuffer, RawParts, ReadGuard, Transfer, TransferScope, WriteGuard,
 };
 #[cfg(feature = "sim")]
 pub use device::Sim;
 pub use device::{Capabilities, Device, Machine};
 pub use driver::MemoryInfo;
-pub use error::{Error, ErrorKind, Misuse, MisuseKind, Unsupported};
+pub use error::{Error, ErrorKind, Misuse, MisuseKind, Returned, Unsupported};
 pub use host::{NewDelete, OnHost, PinnedAlloc, PinnedVec};
 pub use ledger::Ledger;
 pub use recipe::Recipe;

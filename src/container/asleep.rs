@@ -6,7 +6,7 @@ use core::fmt;
 
 use super::device_buffer::DeviceBuffer;
 use super::device_vec::DeviceVec;
-use crate::error::Error;
+use crate::error::{Error, Returned};
 use crate::resource::{DeviceAccessible, SleepRecord, Sleeping};
 use crate::suballoc::SleepConfig;
 
@@ -48,7 +48,7 @@ impl<'k, C> Asleep<'k, C> {
         self.record.kept_bytes()
     }
 
-    fn wake_by(mut self, resource: impl FnOnce(&C) -> Option<&dyn Sleeping>) -> Result<C, NotChanged<Self>> {
+    fn wake_by(mut self, resource: impl FnOnce(&C) -> Option<&dyn Sleeping>) -> Result<C, Returned<Self>> {
         let woken = match resource(&self.container) {
             // An empty container has no block that could sleep.
             _ if self.record.blocks() == 0 => Ok(()),
@@ -57,7 +57,7 @@ impl<'k, C> Asleep<'k, C> {
         };
         match woken {
             Ok(()) => Ok(self.container),
-            Err(error) => Err(NotChanged::new(self, error)),
+            Err(error) => Err(Returned::new(self, error)),
         }
     }
 }
@@ -73,10 +73,10 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
     ///
     /// The buffer itself, as it was: `Unsupported` for any other resource; a capture error while a stream that uses it captures;
     /// `InvalidArgument` if a graph may use it; `OutOfMemory` of the host's memory; as the driver says.
-    pub fn sleep<'k>(self, config: SleepConfig<'k>) -> Result<Asleep<'k, Self>, NotChanged<Self>> {
+    pub fn sleep<'k>(self, config: SleepConfig<'k>) -> Result<Asleep<'k, Self>, Returned<Self>> {
         match fall_asleep(&self, config) {
             Ok(record) => Ok(Asleep { container: self, record }),
-            Err(error) => Err(NotChanged::new(self, error)),
+            Err(error) => Err(Returned::new(self, error)),
         }
     }
 }
@@ -88,10 +88,10 @@ impl<T, R: DeviceAccessible> DeviceVec<T, R> {
     /// # Errors
     ///
     /// As there.
-    pub fn sleep<'k>(self, config: SleepConfig<'k>) -> Result<Asleep<'k, Self>, NotChanged<Self>> {
+    pub fn sleep<'k>(self, config: SleepConfig<'k>) -> Result<Asleep<'k, Self>, Returned<Self>> {
         match fall_asleep(self.buffer(), config) {
             Ok(record) => Ok(Asleep { container: self, record }),
-            Err(error) => Err(NotChanged::new(self, error)),
+            Err(error) => Err(Returned::new(self, error)),
         }
     }
 }
@@ -103,7 +103,7 @@ impl<R: DeviceAccessible> Asleep<'_, DeviceBuffer<R>> {
     ///
     /// The sleeping buffer itself, to be woken later: `OutOfMemory`, whose [`requested_bytes`](Error::requested_bytes) are those
     /// that miss; as the driver says. Nothing is lost.
-    pub fn wake(self) -> Result<DeviceBuffer<R>, NotChanged<Self>> {
+    pub fn wake(self) -> Result<DeviceBuffer<R>, Returned<Self>> {
         self.wake_by(|buffer| buffer.resource().sleeping())
     }
 }
@@ -115,7 +115,7 @@ impl<T, R: DeviceAccessible> Asleep<'_, DeviceVec<T, R>> {
     ///
     /// The sleeping vector itself, to be woken later: `OutOfMemory`, whose [`requested_bytes`](Error::requested_bytes) are those
     /// that miss; as the driver says. Nothing is lost.
-    pub fn wake(self) -> Result<DeviceVec<T, R>, NotChanged<Self>> {
+    pub fn wake(self) -> Result<DeviceVec<T, R>, Returned<Self>> {
         self.wake_by(|vector| vector.buffer().resource().sleeping())
     }
 }
@@ -152,69 +152,6 @@ fn no_sleep() -> Error {
         "its memory cannot leave its address",
         "allocate it from a pool over `source::Mapped`",
     )
-}
-
-/// A container that did not fall asleep, or did not wake, or was not shared, and why. It is as it was.
-///
-/// Converts into the [`Error`], so that `?` works where the container is not needed.
-///
-/// ```
-/// use alluvion::{DeviceVec, Sim, SleepConfig, source::Cuda};
-///
-/// let sim = Sim::new();
-/// let stream = sim.device(0).stream()?;
-/// let vector = DeviceVec::from_slice_in(&[7_u8], &stream, Cuda::new(&sim.device(0)))?;
-/// let refused = vector.sleep(SleepConfig::default()).unwrap_err();
-/// assert!(refused.error().is_unsupported());
-/// assert_eq!(refused.into_container().to_vec(&stream)?, [7]);
-/// # Ok::<(), alluvion::Error>(())
-/// ```
-pub struct NotChanged<C> {
-    /// In a box, because an error is moved often.
-    container: Box<C>,
-    error: Error,
-}
-
-impl<C> NotChanged<C> {
-    pub(crate) fn new(container: C, error: Error) -> Self {
-        Self { container: Box::new(container), error }
-    }
-
-    /// Why.
-    #[must_use]
-    pub fn error(&self) -> &Error {
-        &self.error
-    }
-
-    /// The container.
-    #[must_use]
-    pub fn into_container(self) -> C {
-        *self.container
-    }
-}
-
-impl<C> From<NotChanged<C>> for Error {
-    fn from(refused: NotChanged<C>) -> Self {
-        refused.error
-    }
-}
-
-impl<C> fmt::Debug for NotChanged<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NotChanged({:?})", self.error)
-    }
-}
-
-impl<C> fmt::Display for NotChanged<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not changed: {}", self.error)
-    }
-}
-
-impl<C> core::error::Error for NotChanged<C> {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        Some(&self.error)
-    }
 }
 
 impl<C> fmt::Debug for Asleep<'_, C> {

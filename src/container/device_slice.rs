@@ -16,9 +16,9 @@ use super::courier::Courier;
 use super::device_copy::DeviceCopy;
 use super::host_buffer::HostBuffer;
 use super::settle::{Settled, settle_copy, try_settle_copy};
-use super::transfer::{Rejected, Transfer};
+use super::transfer::Transfer;
 use crate::device::Device;
-use crate::error::Error;
+use crate::error::{Error, Returned};
 use crate::resource::DevicePtr;
 use crate::stream::{OnStream, StreamRef};
 
@@ -289,12 +289,25 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
     ///
     /// # Errors
     ///
-    /// As [`copy_to_slice`](Self::copy_to_slice), with the buffer.
+    /// As [`copy_to_slice`](Self::copy_to_slice), with the buffer: `None` only where the copy was submitted and nobody can say
+    /// whether it is over, so that the buffer is leaked.
+    ///
+    /// ```
+    /// use alluvion::{DeviceVec, Sim};
+    ///
+    /// let sim = Sim::new();
+    /// let stream = sim.device(0).stream()?;
+    /// let vector = DeviceVec::<u8>::zeroed(3, &stream)?;
+    /// let returned = vector.download(vec![1, 2], &stream).unwrap_err();
+    /// assert_eq!(returned.to_string(), "length mismatch: 3 elements wanted, 2 given");
+    /// assert_eq!(returned.into_value(), Some(vec![1, 2]));
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
     pub fn download<'s, B: HostBuffer<Item = T>>(
         &self,
         into: B,
         stream: impl OnStream<'s>,
-    ) -> Result<Transfer<B>, Rejected<B>> {
+    ) -> Result<Transfer<B>, Returned<Option<B>>> {
         let stream = stream.stream_ref();
         Transfer::begin(
             into,

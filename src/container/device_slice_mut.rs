@@ -13,10 +13,10 @@ use super::device_copy::{DeviceCopy, bytes_of};
 use super::device_slice::DeviceSlice;
 use super::host_buffer::HostBuffer;
 use super::settle::settle_copy;
-use super::transfer::{Rejected, Transfer};
+use super::transfer::Transfer;
 use crate::device::Device;
 use crate::driver::FillValue;
-use crate::error::Error;
+use crate::error::{Error, Returned};
 use crate::resource::DevicePtr;
 use crate::stream::{OnStream, StreamRef};
 
@@ -304,12 +304,12 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
     ///
     /// # Errors
     ///
-    /// As [`copy_from_slice`](Self::copy_from_slice), with the buffer.
+    /// As [`copy_from_slice`](Self::copy_from_slice), with the buffer, as [`DeviceSlice::download`].
     pub fn upload<'s, B: HostBuffer<Item = T>>(
         &mut self,
         from: B,
         stream: impl OnStream<'s>,
-    ) -> Result<Transfer<B>, Rejected<B>> {
+    ) -> Result<Transfer<B>, Returned<Option<B>>> {
         let (slice, stream) = (self.slice, stream.stream_ref());
         Transfer::begin(
             from,

@@ -16,9 +16,9 @@ use super::forward::forward_to_slices;
 use super::guard::{ReadGuard, WriteGuard};
 use super::host_buffer::HostBuffer;
 use super::raw_parts::RawParts;
-use super::transfer::{Rejected, Transfer};
+use super::transfer::Transfer;
 use crate::device::Device;
-use crate::error::Error;
+use crate::error::{Error, Returned};
 use crate::resource::{AnyResource, DeviceAccessible, DevicePtr, Layout};
 use crate::stream::{OnStream, StreamRef};
 

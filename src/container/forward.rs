@@ -190,7 +190,7 @@ macro_rules! forward_to_slices {
             &self,
             into: B,
             stream: impl OnStream<'s>,
-        ) -> Result<Transfer<B>, Rejected<B>> {
+        ) -> Result<Transfer<B>, Returned<Option<B>>> {
             self.as_slice().download(into, stream)
         }
 
@@ -203,7 +203,7 @@ macro_rules! forward_to_slices {
             &mut self,
             from: B,
             stream: impl OnStream<'s>,
-        ) -> Result<Transfer<B>, Rejected<B>> {
+        ) -> Result<Transfer<B>, Returned<Option<B>>> {
             self.as_mut_slice().upload(from, stream)
         }
 

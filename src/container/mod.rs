@@ -55,7 +55,7 @@ mod transfer;
 mod transfer_scope;
 mod uses;
 
-pub use asleep::{Asleep, NotChanged};
+pub use asleep::Asleep;
 pub use chunks::{Chunks, ChunksExact, ChunksExactMut, ChunksMut};
 pub use device_buffer::DeviceBuffer;
 pub use device_copy::DeviceCopy;
@@ -74,5 +74,5 @@ pub use host_buffer::HostBuffer;
 #[cfg(feature = "bytemuck")]
 pub use plain::Plain;
 pub use raw_parts::RawParts;
-pub use transfer::{Rejected, Transfer};
+pub use transfer::Transfer;
 pub use transfer_scope::TransferScope;

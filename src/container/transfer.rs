@@ -8,7 +8,7 @@ use core::mem::MaybeUninit;
 use super::courier::Courier;
 use super::host_buffer::HostBuffer;
 use super::settle::{Settled, try_settle, try_settle_copy, try_settle_event};
-use crate::error::Error;
+use crate::error::{Error, Returned};
 use crate::stream::{Event, Stream};
 
 /// A copy between host and device that may still be under way. It owns the buffer of the host until the copy is done.
@@ -53,7 +53,7 @@ impl<B: HostBuffer> Transfer<B> {
         host: B,
         admit: impl FnOnce(usize) -> Result<Courier<'s>, Error>,
         submit: impl FnOnce(*mut B::Item, Courier<'s>) -> Result<(), Error>,
-    ) -> Result<Self, Rejected<B>> {
+    ) -> Result<Self, Returned<Option<B>>> {
         let len = host.len();
         let mut host = MaybeUninit::new(host);
         // SAFETY: initialised above. The address is taken where the buffer stays: what is moved from here on is bytes.
@@ -64,7 +64,7 @@ impl<B: HostBuffer> Transfer<B> {
             Err(error) => {
                 // SAFETY: initialised above, and nothing has been given its address.
                 let host = unsafe { host.assume_init() };
-                return Err(Rejected { host: Some(host), error });
+                return Err(Returned::new(Some(host), error));
             }
         };
         let stream = courier.stream();
@@ -88,7 +88,7 @@ impl<B: HostBuffer> Transfer<B> {
         }
         let (host, outcome) = transfer.finish(settled);
         match outcome {
-            Err(error) => Err(Rejected { host, error }),
+            Err(error) => Err(Returned::new(host, error)),
             Ok(()) => unreachable!(),
         }
     }
@@ -166,63 +166,5 @@ impl<B: HostBuffer> fmt::Debug for Transfer<B> {
             Some(event) => write!(f, "Transfer(until {event:?})"),
             None => f.write_str("Transfer(over)"),
         }
-    }
-}
-
-/// A transfer that was not begun: the error, and the buffer unharmed.
-///
-/// Converts into the [`Error`], so that `?` works where the buffer is not needed.
-///
-/// ```
-/// use alluvion::{DeviceVec, Sim};
-///
-/// let sim = Sim::new();
-/// let stream = sim.device(0).stream()?;
-/// let mut vector = DeviceVec::<u8>::uninit(3, &stream)?;
-/// let rejected = vector.upload(vec![1, 2], &stream).unwrap_err();
-/// assert_eq!(rejected.error().to_string(), "length mismatch: 3 elements wanted, 2 given");
-/// assert_eq!(rejected.into_host(), Some(vec![1, 2]));
-/// # Ok::<(), alluvion::Error>(())
-/// ```
-pub struct Rejected<B> {
-    host: Option<B>,
-    error: Error,
-}
-
-impl<B> Rejected<B> {
-    /// Why.
-    #[must_use]
-    pub fn error(&self) -> &Error {
-        &self.error
-    }
-
-    /// The buffer. `None` only where the copy was submitted and nobody can say whether it is over: it is leaked then.
-    #[must_use]
-    pub fn into_host(self) -> Option<B> {
-        self.host
-    }
-}
-
-impl<B> From<Rejected<B>> for Error {
-    fn from(rejected: Rejected<B>) -> Self {
-        rejected.error
-    }
-}
-
-impl<B> fmt::Debug for Rejected<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Rejected({:?})", self.error)
-    }
-}
-
-impl<B> fmt::Display for Rejected<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "transfer not begun: {}", self.error)
-    }
-}
-
-impl<B> core::error::Error for Rejected<B> {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        Some(&self.error)
     }
 }

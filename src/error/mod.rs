@@ -14,6 +14,7 @@ mod member;
 mod misuse;
 mod out_of_memory;
 mod pointed;
+mod returned;
 mod snapshot_file;
 #[cfg(test)]
 mod tests;
@@ -28,5 +29,6 @@ pub use member::Member;
 pub use misuse::{Misuse, MisuseKind};
 pub(crate) use out_of_memory::LimitName;
 pub use out_of_memory::{Cause, OutOfMemory};
+pub use returned::Returned;
 pub use snapshot_file::SnapshotFile;
 pub use unsupported::Unsupported;

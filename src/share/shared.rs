@@ -11,9 +11,9 @@ use super::loan::{Lent, Loan};
 use super::message::{Element, Message};
 use super::parked::{Parked, Waiting};
 use super::share_config::ShareConfig;
-use crate::container::{DeviceBuffer, DeviceCopy, DeviceVec, NotChanged};
+use crate::container::{DeviceBuffer, DeviceCopy, DeviceVec};
 use crate::device::Device;
-use crate::error::Error;
+use crate::error::{Error, Returned};
 use crate::joint;
 use crate::resource::{DeviceAccessible, Shareable};
 use crate::stream::{OnStream, StreamRef};
@@ -121,7 +121,7 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
     /// # Errors
     ///
     /// As there.
-    pub fn share<'s>(self, stream: impl OnStream<'s>) -> Result<Shared<Self>, NotChanged<Self>>
+    pub fn share<'s>(self, stream: impl OnStream<'s>) -> Result<Shared<Self>, Returned<Self>>
     where
         R: Shareable + Send + Sync + 'static,
     {
@@ -135,7 +135,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     /// # Errors
     ///
     /// As there.
-    pub fn share<'s>(self, stream: impl OnStream<'s>) -> Result<Shared<Self>, NotChanged<Self>>
+    pub fn share<'s>(self, stream: impl OnStream<'s>) -> Result<Shared<Self>, Returned<Self>>
     where
         T: Send + Sync + 'static,
         R: Shareable + Send + Sync + 'static,
@@ -153,7 +153,7 @@ impl<C: Container> Shared<C> {
     /// The container itself, as it was: `Unsupported` with the reason if its memory cannot be shared, as
     /// [`Resource::export`](crate::Resource::export) says; `Capture` if the stream captures; `DeviceMismatch` for a stream of another
     /// device; `Unwritable` if there is no room for the lease; as the driver says.
-    pub fn new<'s>(container: C, stream: impl OnStream<'s>) -> Result<Self, NotChanged<C>> {
+    pub fn new<'s>(container: C, stream: impl OnStream<'s>) -> Result<Self, Returned<C>> {
         Self::with_config(container, ShareConfig::default(), stream)
     }
 
@@ -166,10 +166,10 @@ impl<C: Container> Shared<C> {
         container: C,
         config: ShareConfig,
         stream: impl OnStream<'s>,
-    ) -> Result<Self, NotChanged<C>> {
+    ) -> Result<Self, Returned<C>> {
         match begin(container.buffer(), C::element(), config, stream.stream_ref()) {
             Ok(loan) => Ok(Self { parts: Some(Box::new(Parts { loan, container })) }),
-            Err(error) => Err(NotChanged::new(container, error)),
+            Err(error) => Err(Returned::new(container, error)),
         }
     }
 
@@ -225,14 +225,14 @@ impl<C: Container> Shared<C> {
     /// # Errors
     ///
     /// The value itself, with why nobody knows who has it: as [`importers`](Self::importers).
-    pub fn end(mut self) -> Result<C, NotChanged<Self>> {
+    pub fn end(mut self) -> Result<C, Returned<Self>> {
         loop {
             self = match self.try_end() {
                 Ok(container) => return Ok(container),
                 Err(shared) => shared,
             };
             if let Err(error) = self.importers() {
-                return Err(NotChanged::new(self, error));
+                return Err(Returned::new(self, error));
             }
             nap();
         }

@@ -113,7 +113,7 @@ fn without_memory_it_stays_asleep_and_wakes_later() {
         let refused = asleep.wake().expect_err("8 MiB are free, and 16 are wanted");
         assert!(refused.error().is_out_of_memory(), "{refused}");
         assert_eq!(refused.error().requested_bytes(), Some(8 * MIB), "{refused}");
-        asleep = refused.into_container();
+        asleep = refused.into_value();
     }
     drop(taken);
     rig.stream.synchronize().expect("the free is over");
@@ -178,10 +178,10 @@ fn handles_and_layers_pass_it_on_and_others_say_what_to_use() {
     let refused = vector.sleep(rig.keep()).expect_err("it has no pages");
     assert_eq!(
         refused.to_string(),
-        "not changed: unsupported: sleep of a container of this resource: its memory cannot leave its address; allocate it from \
+        "unsupported: sleep of a container of this resource: its memory cannot leave its address; allocate it from \
          a pool over `source::Mapped`"
     );
-    assert_eq!(refused.into_container().to_vec(&rig.stream).expect("it is as it was"), [7]);
+    assert_eq!(refused.into_value().to_vec(&rig.stream).expect("it is as it was"), [7]);
     rig.check();
 }
 
@@ -193,7 +193,7 @@ fn what_a_stream_captures_does_not_sleep() {
     let refused = vector.sleep(rig.keep()).expect_err("its home captures");
     assert!(refused.error().is_capture(), "{refused}");
     rig.sim.end_capture(0, rig.stream.raw()).expect("it was not broken");
-    let vector = refused.into_container().sleep(rig.keep()).expect("nothing captures").wake();
+    let vector = refused.into_value().sleep(rig.keep()).expect("nothing captures").wake();
     assert_eq!(vector.expect("there is memory").to_vec(&rig.stream).expect("it is awake"), numbers(MIB, 1));
     assert_eq!(other.to_vec(&rig.stream).expect("it is awake"), numbers(MIB, 2));
     assert!(rig.pool.sleeping().is_some());

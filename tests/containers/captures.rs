@@ -123,7 +123,7 @@ fn a_capture_that_begins_in_a_scope_does_not_hold_it_up() {
         .unwrap();
     host.fill(4);
     let transfer = vector.upload(vec![0; 1000], stream.as_ref()).unwrap_err();
-    assert_eq!(transfer.into_host(), Some(vec![0; 1000]));
+    assert_eq!(transfer.into_value(), Some(vec![0; 1000]));
     sim.end_capture(0, raw).unwrap();
     assert_eq!(vector.to_vec(stream.as_ref()).unwrap(), [3; 1000]);
     drop((vector, host));

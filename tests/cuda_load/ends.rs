@@ -339,13 +339,13 @@ fn a_copy_that_fails_half_way_is_waited_for() {
             assert!(error.code() == Some(code) && is_written(&back), "{error}");
             (stub().answer)(COPIES, code.0, 1);
             let rejected = vector.download(vec![0; LEN], stream.as_ref()).expect_err("it fails");
-            assert!(rejected.into_host().is_some_and(|host| is_written(&host)));
+            assert!(rejected.into_value().is_some_and(|host| is_written(&host)));
             // And where nobody can say: the buffer is gone, and not freed.
             (stub().answer)(COPIES, code.0, 1);
             (stub().answer)(WAITS, Code::UNKNOWN.0, 2);
             let host = vec![0_u8; LEN];
             heap::watch(host.as_ptr().addr() as u64);
-            assert_eq!(vector.download(host, stream.as_ref()).expect_err("it fails").into_host(), None);
+            assert_eq!(vector.download(host, stream.as_ref()).expect_err("it fails").into_value(), None);
             assert!(!heap::is_freed());
             (stub().run)();
         }

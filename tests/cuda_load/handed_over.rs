@@ -163,7 +163,7 @@ fn a_vector_of_cudarcs_memory_stays_where_it_is() {
         assert_eq!(last_freed(), 0x9000);
         let refused = vector.into_cudarc().expect_err("it is freed");
         assert_eq!(refused.error().kind(), ErrorKind::InvalidArgument);
-        assert!(refused.into_inner().is_empty());
+        assert!(refused.into_value().is_empty());
     });
 }
 
@@ -178,7 +178,7 @@ fn memory_of_cudarc_that_cannot_be_ordered_is_refused_or_leaked() {
             let theirs = stream_of_cudarc(&context, 0x51);
             let refused = |slice| {
                 let refused = DeviceVec::from_cudarc(slice).expect_err("it cannot be taken over");
-                (refused.error().kind(), refused.into_inner().device_ptr(&theirs).0)
+                (refused.error().kind(), refused.into_value().device_ptr(&theirs).0)
             };
             let odd = slice_of_cudarc(&theirs, 0x9004);
             assert_eq!(refused(odd), (ErrorKind::InvalidArgument, 0x9004));

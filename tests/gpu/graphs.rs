@@ -160,7 +160,7 @@ fn a_graph_of_cudarc_keeps_its_memory() {
     };
     let flags = || sys::CUgraphInstantiate_flags(0);
     // Not the stream of the capture: nothing is lost.
-    let memory = capture().end_cudarc(&elsewhere, flags()).unwrap_err().into_inner();
+    let memory = capture().end_cudarc(&elsewhere, flags()).unwrap_err().into_value();
     let graph = memory.end_cudarc(&theirs, flags()).unwrap();
     assert_eq!(graph.memory().reserved_bytes(), 2 << 20);
     graph.upload().unwrap();

@@ -34,7 +34,7 @@ pub(crate) fn sleep_and_wake(pool: &Pool<Mapped>, goes_on: &dyn Fn() -> bool, sl
                 Ok(vector) => break vector,
                 Err(refused) => {
                     assert!(refused.error().is_out_of_memory(), "{refused}");
-                    asleep = refused.into_container();
+                    asleep = refused.into_value();
                     std::thread::yield_now();
                 }
             }

@@ -50,7 +50,7 @@ impl Rig {
         self.refuse_to_wait();
         let refused = asleep.wake().expect_err("the copies cannot be waited for");
         assert_eq!(refused.error().code(), Some(Code::NOT_PERMITTED), "{refused}");
-        refused.into_container()
+        refused.into_value()
     }
 
     #[track_caller]
@@ -78,7 +78,7 @@ fn a_page_is_not_unmapped_under_the_copies_of_a_wake_that_failed() {
             let first = rig.wake_in_vain(first.sleep(rig.keep()).expect("nothing forbids it"));
             assert_eq!(rig.pool.status().pages, 1);
             // While nobody says that the copies are over, no other may sleep: it is as it was.
-            let second = second.sleep(rig.keep()).expect_err("the driver refuses still").into_container();
+            let second = second.sleep(rig.keep()).expect_err("the driver refuses still").into_value();
             assert_eq!(rig.pool.status().pages, 1);
             rig.check();
             rig.sim.clear_faults();
@@ -143,7 +143,7 @@ fn a_page_is_not_unmapped_under_the_copies_of_a_sleep_that_failed() {
         let vector = rig.vector(PAGE as u32, 1);
         rig.refuse_to_wait();
         let refused = vector.sleep(rig.keep()).expect_err("the copies cannot be waited for");
-        let vector = refused.into_container();
+        let vector = refused.into_value();
         if is_dropped_later {
             rig.sim.clear_faults();
             rig.holds(&vector, PAGE as u32, 1);
@@ -174,7 +174,7 @@ fn what_comes_back_from_a_sleep_that_failed_is_freed_behind_its_work() {
     let other = rig.device.stream().expect("there are numbers left");
     let vector = rig.vector(10_000, 1);
     rig.refuse_to_wait();
-    let mut vector = vector.sleep(rig.keep()).expect_err("the copies cannot be waited for").into_container();
+    let mut vector = vector.sleep(rig.keep()).expect_err("the copies cannot be waited for").into_value();
     rig.sim.clear_faults();
     // The copies are over by now, but the pool has not heard of it.
     rig.device.synchronize().expect("nothing fails");

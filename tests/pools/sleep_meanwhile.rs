@@ -300,8 +300,8 @@ fn a_wake_at_addresses_that_are_lost_is_tried_again() {
     let (kept, freed) = (sleep(kept), sleep(freed));
     rig.sim.inject(Fault::every(Call::MemorySetAccess, Code::NOT_PERMITTED));
     rig.sim.inject(Fault::every(Call::MemoryUnmap, Code::NOT_PERMITTED));
-    let kept = kept.wake().expect_err("a page gets no access").into_container();
-    let freed = freed.wake().expect_err("a page gets no access").into_container();
+    let kept = kept.wake().expect_err("a page gets no access").into_value();
+    let freed = freed.wake().expect_err("a page gets no access").into_value();
     let lost = rig.sim.live().mappings;
     assert_eq!((lost, rig.pool.status().pages), (2, 0), "{}", rig.sim.live());
     // The addresses of the one that is gone serve nobody.

@@ -471,7 +471,7 @@ fn a_pool_of_which_a_part_sleeps() {
                 let asleep = asleep.lock().expect("nobody panics").take().expect("it is the first to ask");
                 let refused = asleep.wake().expect_err("it is the parent's");
                 assert!(refused.error().is_shut_down(), "{refused}");
-                drop(refused.into_container());
+                drop(refused.into_value());
                 assert!(pool.allocate_sync(Layout::from_bytes(1000).expect("it is small")).is_err());
                 let _ = (pool.status(), pool.trim(0));
                 return;

@@ -92,7 +92,7 @@ fn without_descriptors_a_share_and_an_open_fail_and_lose_nothing() {
             Ok(shared) => shared,
             Err(refused) => {
                 refused_shares += 1;
-                vector = refused.into_container();
+                vector = refused.into_value();
                 assert_eq!((numbers_of_descriptors().len(), first.live(), second.live()), before, "{what}");
                 assert_eq!(directory.files(), 0, "{what}");
                 Shared::with_config(vector, config(), &stream).expect("there are descriptors")

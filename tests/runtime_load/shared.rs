@@ -136,7 +136,7 @@ fn refusal(stand_in: StandIn, make: fn(&Device) -> AnyResource) -> Option<Error>
         }
         Err(refused) => {
             let error = refused.error().clone();
-            let vector = refused.into_container();
+            let vector = refused.into_value();
             assert_eq!(vector.to_vec(&stream).expect("it is as it was"), numbers());
             Some(error)
         }

@@ -45,7 +45,7 @@ fn fails(name: &str, make: fn(&Device) -> AnyResource, step: Step, n: u64, code:
         watch(&rig.first, false);
         vector = match shared {
             Ok(shared) => shared.try_end().expect("nobody has it"),
-            Err(refused) => refused.into_container(),
+            Err(refused) => refused.into_value(),
         };
         assert_eq!(rig.directory.files(), 0, "{what}: the file of a lease that is none");
     }

@@ -376,7 +376,7 @@ fn a_capture_is_left_whole_on_both_sides() {
     rig.first.begin_capture(0, stream.raw(), CaptureMode::Global).unwrap();
     let vector = vector.share(&stream).map_err(|refused| {
         assert!(refused.error().is_capture(), "{}", refused.error());
-        refused.into_container()
+        refused.into_value()
     });
     rig.first.end_capture(0, stream.raw()).expect("the capture is whole");
     let shared = rig.share(vector.expect_err("the stream captures"), &stream);
@@ -398,7 +398,7 @@ fn a_stream_of_another_device_does_not_share() {
     let vector = DeviceVec::filled_in(100, 4_u8, &stream, resource).unwrap();
     let refused = vector.share(&other).unwrap_err();
     assert!(refused.error().is_device_mismatch(), "{}", refused.error());
-    let vector = refused.into_container();
+    let vector = refused.into_value();
     assert_eq!(vector.to_vec(&stream).unwrap(), [4; 100]);
     drop((vector, stream, other));
     rig.assert_clean();
@@ -415,7 +415,7 @@ fn a_lease_that_somebody_removes_keeps_the_memory() {
     }
     let refused = shared.end().unwrap_err();
     assert_eq!(refused.error().kind(), ErrorKind::InUse);
-    let shared = refused.into_container();
+    let shared = refused.into_value();
     assert_eq!(imported.to_vec(&its_stream).unwrap(), [4; 100]);
     drop((imported, shared));
     assert_eq!((sweep(&rig.first.device(0)), rig.first.live().device), (0, 1), "nobody knows who has it");

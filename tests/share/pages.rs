@@ -254,7 +254,7 @@ fn a_page_that_fails_takes_the_others_back() {
             }
             Err(refused) => {
                 assert_eq!(refused.error().call(), Some(call), "{}", refused.error());
-                refused.into_container()
+                refused.into_value()
             }
         };
         assert_eq!(sim.faults_left(), 0, "{call:?} was made");

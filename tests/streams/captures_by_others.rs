@@ -379,10 +379,10 @@ fn a_buffer_that_begins_a_capture_is_in_no_graph() {
         let mut vector = DeviceVec::filled(3, 1_u32, stream).unwrap();
         let buffer = || Meddling { elements: vec![2; 3], sim: sim.sim_driver().clone(), raw: stream.raw() };
         let up = vector.upload(buffer(), stream).map(drop).unwrap_err();
-        assert!(up.error().is_capture() && up.into_host().is_some());
+        assert!(up.error().is_capture() && up.into_value().is_some());
         assert_eq!(sim.end_capture(0, stream.raw()).unwrap().node_count(), 0);
         let down = vector.download(buffer(), stream).map(drop).unwrap_err();
-        assert!(down.error().is_capture() && down.into_host().is_some());
+        assert!(down.error().is_capture() && down.into_value().is_some());
         assert_eq!(sim.end_capture(0, stream.raw()).unwrap().node_count(), 0);
         assert_eq!(vector.to_vec(stream).unwrap(), [1; 3]);
     }

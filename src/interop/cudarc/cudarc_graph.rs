@@ -12,10 +12,9 @@ use core::mem::ManuallyDrop;
 
 use cudarc::driver::{CudaGraph, CudaStream, sys};
 
-use super::Refused;
 use crate::driver::cuda::CudaDriver;
 use crate::driver::{Call, Code, DriverError, RawGraph};
-use crate::error::Error;
+use crate::error::{Error, Returned};
 use crate::resource::{AnyResource, Resource};
 use crate::stream::Stream;
 use crate::suballoc::GraphMemory;
@@ -81,7 +80,7 @@ impl<'p, U: Resource> GraphMemory<'p, U> {
         self,
         stream: &Arc<CudaStream>,
         flags: sys::CUgraphInstantiate_flags,
-    ) -> Result<CudarcGraph<'p, U>, Refused<Self>> {
+    ) -> Result<CudarcGraph<'p, U>, Returned<Self>> {
         match self.end_and_compare(stream, flags) {
             Ok((graph, stream)) => {
                 // It may have ended before.
@@ -89,7 +88,7 @@ impl<'p, U: Resource> GraphMemory<'p, U> {
                 let is_in_another = Cell::new(false);
                 Ok(CudarcGraph { graph: ManuallyDrop::new(graph), memory: self, stream, is_in_another })
             }
-            Err(error) => Err(Refused::new(self, error)),
+            Err(error) => Err(Returned::new(self, error)),
         }
     }
 

@@ -12,13 +12,12 @@ use core::mem::ManuallyDrop;
 
 use cudarc::driver::{CudaSlice, DevicePtr as _};
 
-use super::Refused;
 use crate::container::DeviceVec;
 use crate::container::{DeviceCopy, RawParts};
 use crate::device::Device;
 use crate::driver::cuda::CudaDriver;
 use crate::driver::{Call, Code, DriverError};
-use crate::error::Error;
+use crate::error::{Error, Returned};
 use crate::resource::DevicePtr;
 use crate::resource::{DeviceAccessible, Layout, Resource, ResourceId};
 use crate::stream::{Stream, StreamRef};
@@ -74,9 +73,9 @@ impl<T: DeviceCopy> DeviceVec<T, CudarcMemory<T>> {
     ///
     /// With the `CudaSlice`: `InvalidArgument` if it is empty or not aligned to 256 bytes; as [`Stream::from_cudarc`]
     /// for its stream; as [`Device::synchronize`].
-    pub fn from_cudarc(slice: CudaSlice<T>) -> Result<Self, Refused<CudaSlice<T>>> {
+    pub fn from_cudarc(slice: CudaSlice<T>) -> Result<Self, Returned<CudaSlice<T>>> {
         match Self::examine(&slice) {
-            Err(error) => Err(Refused::new(slice, error)),
+            Err(error) => Err(Returned::new(slice, error)),
             Ok((block, layout, home)) => {
                 let slice = Mutex::new(Some(ManuallyDrop::new(slice)));
                 let resource = CudarcMemory { id: ResourceId::unique(), home: home.clone(), slice };
@@ -125,7 +124,7 @@ impl<T: DeviceCopy> DeviceVec<T, CudarcMemory<T>> {
     ///
     /// With the vector: `InvalidArgument` if it has no block any more, as an empty one that was shrunk; `Capture`
     /// while its home captures; as the driver says.
-    pub fn into_cudarc(self) -> Result<CudaSlice<T>, Refused<Self>> {
+    pub fn into_cudarc(self) -> Result<CudaSlice<T>, Returned<Self>> {
         let parts = self.into_raw_parts();
         let home = parts.home.as_ref();
         let settled = require_no_capture(home)
@@ -147,7 +146,7 @@ impl<T: DeviceCopy> DeviceVec<T, CudarcMemory<T>> {
         match taken {
             Ok(slice) => Ok(ManuallyDrop::into_inner(slice)),
             // SAFETY: the parts are those of one vector, unchanged.
-            Err(error) => Err(Refused::new(unsafe { Self::from_raw_parts(parts) }, error)),
+            Err(error) => Err(Returned::new(unsafe { Self::from_raw_parts(parts) }, error)),
         }
     }
 }

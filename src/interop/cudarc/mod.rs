@@ -9,9 +9,7 @@ mod bridge;
 mod cudarc_graph;
 mod cudarc_memory;
 mod cudarc_view;
-mod refused;
 
 pub use cudarc_graph::CudarcGraph;
 pub use cudarc_memory::CudarcMemory;
 pub use cudarc_view::{CudarcView, CudarcViewMut};
-pub use refused::Refused;

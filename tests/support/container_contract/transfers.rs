@@ -53,8 +53,8 @@ pub(crate) fn a_transfer_that_is_not_begun_loses_nothing(device: &Device) -> Out
     let mut vector = DeviceVec::from_slice(&[1, 2, 3], s)?;
     let rejected = vector.upload(vec![5; 4], s).expect_err("one too many");
     assert!(rejected.error().is_length_mismatch());
-    assert_eq!(rejected.into_host(), Some(vec![5; 4]));
-    assert_eq!(vector.download(vec![5; 2], s).expect_err("one too few").into_host(), Some(vec![5; 2]));
+    assert_eq!(rejected.into_value(), Some(vec![5; 4]));
+    assert_eq!(vector.download(vec![5; 2], s).expect_err("one too few").into_value(), Some(vec![5; 2]));
     assert_eq!(vector.to_vec(s)?, [1, 2, 3]);
     Ok(())
 }
