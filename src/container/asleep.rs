@@ -4,14 +4,14 @@
 
 use core::fmt;
 
-use super::device_buffer::DeviceBuffer;
 use super::device_vec::DeviceVec;
+use super::owned::Owned;
 use crate::error::{Error, Returned};
-use crate::resource::{DeviceAccessible, SleepRecord, Sleeping};
+use crate::resource::{DeviceAccessible, SleepRecord};
 use crate::suballoc::SleepConfig;
 
-/// A [`DeviceVec`] or a [`DeviceBuffer`] that sleeps: it has its address and no memory, so that nothing can be done with it but to
-/// [wake](Self::wake) it. Made by [`DeviceVec::sleep`] and [`DeviceBuffer::sleep`].
+/// A [`DeviceVec`] that sleeps: it has its address and no memory, so that nothing can be done with it but to [wake](Self::wake) it.
+/// Made by [`DeviceVec::sleep`].
 ///
 /// One that is dropped gives the block back, and what was kept of it. One that is leaked leaks both.
 ///
@@ -47,9 +47,36 @@ impl<'k, C> Asleep<'k, C> {
     pub fn kept_bytes(&self) -> usize {
         self.record.kept_bytes()
     }
+}
 
-    fn wake_by(mut self, resource: impl FnOnce(&C) -> Option<&dyn Sleeping>) -> Result<C, Returned<Self>> {
-        let woken = match resource(&self.container) {
+impl<T, R: DeviceAccessible> DeviceVec<T, R> {
+    /// Gives the memory back, and keeps the address; and the contents, if the configuration says where. Waits, on the host, for all
+    /// uses of the vector. Pages that other blocks lie on stay mapped.
+    ///
+    /// The resource is a [`Pool`](crate::Pool) over a resource with pages, a handle of one, or a layer over one that passes its
+    /// blocks on, such as [`Stats`](crate::adaptor::Stats). A tag in the configuration is ignored.
+    ///
+    /// # Errors
+    ///
+    /// The vector itself, as it was: `Unsupported` for any other resource; a capture error while a stream that uses it captures;
+    /// `InvalidArgument` if a graph may use it; `OutOfMemory` of the host's memory; as the driver says.
+    pub fn sleep<'k>(self, config: SleepConfig<'k>) -> Result<Asleep<'k, Self>, Returned<Self>> {
+        match fall_asleep(self.owned(), config) {
+            Ok(record) => Ok(Asleep { container: self, record }),
+            Err(error) => Err(Returned::new(self, error)),
+        }
+    }
+}
+
+impl<T, R: DeviceAccessible> Asleep<'_, DeviceVec<T, R>> {
+    /// Has memory mapped at the address again, and what was kept restored. Waits, on the host, until that is over.
+    ///
+    /// # Errors
+    ///
+    /// The sleeping vector itself, to be woken later: `OutOfMemory`, whose [`requested_bytes`](Error::requested_bytes) are those
+    /// that miss; as the driver says. Nothing is lost.
+    pub fn wake(mut self) -> Result<DeviceVec<T, R>, Returned<Self>> {
+        let woken = match self.container.owned().resource().sleeping() {
             // An empty container has no block that could sleep.
             _ if self.record.blocks() == 0 => Ok(()),
             Some(sleeping) => sleeping.wake(&mut self.record),
@@ -62,69 +89,11 @@ impl<'k, C> Asleep<'k, C> {
     }
 }
 
-impl<R: DeviceAccessible> DeviceBuffer<R> {
-    /// Gives the memory back, and keeps the address; and the contents, if the configuration says where. Waits, on the host, for all
-    /// uses of the buffer. Pages that other blocks lie on stay mapped.
-    ///
-    /// The resource is a [`Pool`](crate::Pool) over a resource with pages, a handle of one, or a layer over one that passes its
-    /// blocks on, such as [`Stats`](crate::adaptor::Stats). A tag in the configuration is ignored.
-    ///
-    /// # Errors
-    ///
-    /// The buffer itself, as it was: `Unsupported` for any other resource; a capture error while a stream that uses it captures;
-    /// `InvalidArgument` if a graph may use it; `OutOfMemory` of the host's memory; as the driver says.
-    pub fn sleep<'k>(self, config: SleepConfig<'k>) -> Result<Asleep<'k, Self>, Returned<Self>> {
-        match fall_asleep(&self, config) {
-            Ok(record) => Ok(Asleep { container: self, record }),
-            Err(error) => Err(Returned::new(self, error)),
-        }
-    }
-}
-
-impl<T, R: DeviceAccessible> DeviceVec<T, R> {
-    /// Gives the memory back, and keeps the address; and the contents, if the configuration says where: see [`Asleep`] and
-    /// [`DeviceBuffer::sleep`].
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub fn sleep<'k>(self, config: SleepConfig<'k>) -> Result<Asleep<'k, Self>, Returned<Self>> {
-        match fall_asleep(self.buffer(), config) {
-            Ok(record) => Ok(Asleep { container: self, record }),
-            Err(error) => Err(Returned::new(self, error)),
-        }
-    }
-}
-
-impl<R: DeviceAccessible> Asleep<'_, DeviceBuffer<R>> {
-    /// Has memory mapped at the address again, and what was kept restored. Waits, on the host, until that is over.
-    ///
-    /// # Errors
-    ///
-    /// The sleeping buffer itself, to be woken later: `OutOfMemory`, whose [`requested_bytes`](Error::requested_bytes) are those
-    /// that miss; as the driver says. Nothing is lost.
-    pub fn wake(self) -> Result<DeviceBuffer<R>, Returned<Self>> {
-        self.wake_by(|buffer| buffer.resource().sleeping())
-    }
-}
-
-impl<T, R: DeviceAccessible> Asleep<'_, DeviceVec<T, R>> {
-    /// Has memory mapped at the address again, and what was kept restored. Waits, on the host, until that is over.
-    ///
-    /// # Errors
-    ///
-    /// The sleeping vector itself, to be woken later: `OutOfMemory`, whose [`requested_bytes`](Error::requested_bytes) are those
-    /// that miss; as the driver says. Nothing is lost.
-    pub fn wake(self) -> Result<DeviceVec<T, R>, Returned<Self>> {
-        self.wake_by(|vector| vector.buffer().resource().sleeping())
-    }
-}
-
 fn fall_asleep<'k>(
-    buffer: &DeviceBuffer<impl DeviceAccessible>,
+    owned: &Owned<impl DeviceAccessible>,
     config: SleepConfig<'k>,
 ) -> Result<SleepRecord<'k>, Error> {
-    let block = buffer.block();
+    let block = owned.block();
     if block.layout.is_empty() {
         return Ok(SleepRecord::of_nothing());
     }
@@ -135,7 +104,7 @@ fn fall_asleep<'k>(
             "copy it, and let the copy sleep",
         ));
     }
-    let sleeping = buffer.resource().sleeping().ok_or_else(no_sleep)?;
+    let sleeping = owned.resource().sleeping().ok_or_else(no_sleep)?;
     let mut behind = block.frontier();
     behind.extend(block.home.as_ref().release());
     // SAFETY:

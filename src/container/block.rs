@@ -64,6 +64,11 @@ impl Block {
         Self { address, layout, len, home, uses: Mutex::new(uses) }
     }
 
+    /// The bytes that belong to the container.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Everything that its uses on other streams than the home have to be over before.
     pub(super) fn frontier(&self) -> Frontier {
         let mut frontier = Frontier::quiescent();
@@ -74,7 +79,7 @@ impl Block {
         frontier
     }
 
-    pub(super) fn device(&self) -> &Device {
+    pub(crate) fn device(&self) -> &Device {
         self.home.device()
     }
 

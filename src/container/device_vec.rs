@@ -1,25 +1,18 @@
 //! `DeviceVec`: elements on a device.
 
-#![expect(unsafe_code, reason = "takes the promises that a buffer needs")]
+#![expect(unsafe_code, reason = "takes the promises that a block needs")]
 
 use core::fmt;
 use core::marker::PhantomData;
-use core::ops::RangeBounds;
 
-use super::block::Block;
-use super::chunks::{Chunks, ChunksMut};
 use super::device_buffer::DeviceBuffer;
 use super::device_copy::DeviceCopy;
 use super::device_slice::DeviceSlice;
 use super::device_slice_mut::DeviceSliceMut;
-use super::forward::forward_to_slices;
-use super::guard::{ReadGuard, WriteGuard};
-use super::host_buffer::HostBuffer;
+use super::owned::Owned;
 use super::raw_parts::RawParts;
-use super::transfer::Transfer;
-use crate::device::Device;
-use crate::error::{Error, Returned};
-use crate::resource::{AnyResource, DeviceAccessible, DevicePtr, Layout};
+use crate::error::Error;
+use crate::resource::{AnyResource, DeviceAccessible, Layout};
 use crate::stream::{OnStream, StreamRef};
 
 /// Elements on a device: what `Vec` is on the host.
@@ -63,7 +56,7 @@ use crate::stream::{OnStream, StreamRef};
 /// drop(vector);
 /// ```
 pub struct DeviceVec<T, R: DeviceAccessible = AnyResource> {
-    buffer: DeviceBuffer<R>,
+    owned: Owned<R>,
     elements: PhantomData<T>,
 }
 
@@ -140,9 +133,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     /// `SizeOverflow`; `UnsupportedAlignment` if the resource cannot align for `T`; `DeviceMismatch` for a stream of
     /// another device than the resource's; as the resource says.
     pub fn uninit_in<'s>(len: usize, stream: impl OnStream<'s>, resource: R) -> Result<Self, Error> {
-        const { assert!(size_of::<T>() > 0, "an element of a container has a size") };
-        let buffer = DeviceBuffer::with_layout_in(Layout::array::<T>(len)?, stream, resource)?;
-        Ok(Self { buffer, elements: PhantomData })
+        Self::allocate(Layout::array::<T>(len)?, stream.stream_ref(), resource)
     }
 
     /// `len` elements whose bytes are zero.
@@ -226,47 +217,54 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     where
         R: Clone,
     {
-        Self::from_device_in(self.as_slice(), stream, self.resource().clone())
+        let stream = stream.stream_ref();
+        let layout = Layout::new(self.owned.block().len(), self.align())?;
+        let mut made = Self::allocate(layout, stream, self.resource().clone())?;
+        made.copy_from(self.as_slice(), stream)?;
+        Ok(made)
     }
 
     /// How many elements there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.buffer.len() / size_of::<T>()
+        self.owned.block().len() / size_of::<T>()
     }
 
     /// Returns `true` if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.buffer.is_empty()
+        self.owned.block().len() == 0
     }
 
     /// How many elements it may have before it has to move.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.buffer.capacity() / size_of::<T>()
+        self.owned.block().layout.bytes() / size_of::<T>()
+    }
+
+    /// The alignment that was asked for: that of an element, or of the layout of a [`DeviceBuffer`].
+    #[must_use]
+    pub fn align(&self) -> usize {
+        self.owned.block().layout.align()
     }
 
     /// Where its memory comes from.
     #[must_use]
     pub fn resource(&self) -> &R {
-        self.buffer.resource()
+        self.owned.resource()
     }
 
     /// All elements, to be read.
     #[must_use]
     pub fn as_slice(&self) -> DeviceSlice<'_, T> {
-        DeviceSlice::new(self.block(), 0, self.len())
+        DeviceSlice::new(self.owned.block(), 0, self.len())
     }
 
     /// All elements, to be written.
     #[must_use]
     pub fn as_mut_slice(&mut self) -> DeviceSliceMut<'_, T> {
-        let len = self.len();
-        DeviceSliceMut::new(self.block_mut(), 0, len)
+        DeviceSliceMut::new(self.owned.block(), 0, self.len())
     }
-
-    forward_to_slices!(T, "elements");
 
     /// The first element. Waits for it.
     ///
@@ -330,8 +328,8 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
         }
         self.reserve(len - before, stream)?;
         let at = before * size_of::<T>();
-        write(&mut DeviceSliceMut::new(self.block_mut(), at, len - before))?;
-        self.block_mut().len = len * size_of::<T>();
+        write(&mut DeviceSliceMut::new(self.owned.block(), at, len - before))?;
+        self.owned.block_mut().len = len * size_of::<T>();
         Ok(())
     }
 
@@ -345,8 +343,11 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     /// `SizeOverflow`; `DeviceMismatch` for a stream of another device; as the resource says. The vector is then as
     /// it was.
     pub fn reserve<'s>(&mut self, additional: usize, stream: impl OnStream<'s>) -> Result<(), Error> {
-        let bytes = self.bytes_for(additional)?;
-        self.buffer.reserve(bytes - self.buffer.len(), stream)
+        self.owned.make_room(self.bytes_for(additional)?, stream.stream_ref(), |capacity, wanted, align| {
+            let doubled = capacity.saturating_mul(2).max(wanted);
+            // Twice may be more than an allocation can be, where what is wanted is not.
+            Layout::new(doubled, align).or_else(|_| Layout::new(wanted, align))
+        })
     }
 
     /// Makes room for `additional` more elements, and no more.
@@ -355,8 +356,9 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     ///
     /// As [`reserve`](Self::reserve).
     pub fn reserve_exact<'s>(&mut self, additional: usize, stream: impl OnStream<'s>) -> Result<(), Error> {
-        let bytes = self.bytes_for(additional)?;
-        self.buffer.reserve_exact(bytes - self.buffer.len(), stream)
+        self.owned.make_room(self.bytes_for(additional)?, stream.stream_ref(), |_, wanted, align| {
+            Layout::new(wanted, align)
+        })
     }
 
     /// Bytes of all elements and `additional` more.
@@ -372,81 +374,81 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     ///
     /// As [`reserve`](Self::reserve).
     pub fn shrink_to_fit<'s>(&mut self, stream: impl OnStream<'s>) -> Result<(), Error> {
-        self.buffer.shrink_to_fit(stream)
+        self.owned.shrink_to_fit(stream.stream_ref())
     }
 
     /// Drops the elements from `len` on; the capacity stays. Has no effect if there are no more.
     pub fn truncate(&mut self, len: usize) {
-        if len < self.len() {
-            self.buffer.truncate(len * size_of::<T>());
-        }
+        self.owned.block_mut().len = self.len().min(len) * size_of::<T>();
     }
 
     /// Drops all elements; the capacity stays.
     pub fn clear(&mut self) {
-        self.buffer.clear();
+        self.truncate(0);
     }
 
     /// The bytes, with the same home and the same block.
     #[must_use]
     pub fn into_buffer(self) -> DeviceBuffer<R> {
-        self.buffer
+        self.of()
     }
 
     /// Takes the vector apart without giving its block back.
     pub fn into_raw_parts(self) -> RawParts<R> {
-        self.buffer.into_raw_parts()
+        self.owned.into_raw_parts()
     }
 
     /// Makes a vector of its parts.
     ///
+    /// ```
+    /// use alluvion::{DeviceBuffer, Sim};
+    ///
+    /// let sim = Sim::new();
+    /// let stream = sim.device(0).stream()?;
+    /// let parts = DeviceBuffer::zeroed(16, &stream)?.into_raw_parts();
+    /// // SAFETY: the parts are those of one buffer, unchanged.
+    /// let buffer = unsafe { DeviceBuffer::from_raw_parts(parts) };
+    /// assert_eq!(buffer.len(), 16);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
     /// # Safety
     ///
-    /// - As [`DeviceBuffer::from_raw_parts`].
-    /// - The layout's bytes and `len_bytes` are multiples of the size of `T`, and the block is aligned for it.
+    /// - The block is live and came from the resource, or from one with its id, with this layout; nobody else gives
+    ///   it back. For an empty layout, any address.
+    /// - `len_bytes` is at most the layout's bytes; both are multiples of the size of `T`, and the block is aligned for it.
+    /// - The home is a stream of the resource's device, and every use of the block, its allocation included, comes before its next
+    ///   work, or is in the frontier.
     #[must_use]
     pub unsafe fn from_raw_parts(parts: RawParts<R>) -> Self {
         // SAFETY: the caller's promise.
-        Self::from_whole_buffer(unsafe { DeviceBuffer::from_raw_parts(parts) })
+        Self::over(unsafe { Owned::from_raw_parts(parts) })
     }
 
-    /// The caller has checked that length, capacity and alignment are those of elements.
-    fn from_whole_buffer(buffer: DeviceBuffer<R>) -> Self {
+    /// Elements with arbitrary values in a block of that layout, whose bytes are whole elements, and which is aligned for them.
+    pub(super) fn allocate(layout: Layout, stream: StreamRef<'_>, resource: R) -> Result<Self, Error> {
+        Owned::allocate(layout, stream, resource).map(Self::over)
+    }
+
+    /// The same block, of other elements. The caller has checked that length, capacity and alignment are theirs.
+    pub(super) fn of<E: DeviceCopy>(self) -> DeviceVec<E, R> {
+        DeviceVec::over(self.owned)
+    }
+
+    fn over(owned: Owned<R>) -> Self {
         const { assert!(size_of::<T>() > 0, "an element of a container has a size") };
-        debug_assert!(buffer.len().is_multiple_of(size_of::<T>()));
-        Self { buffer, elements: PhantomData }
+        debug_assert!(owned.block().len().is_multiple_of(size_of::<T>()));
+        Self { owned, elements: PhantomData }
     }
 
-    fn block(&self) -> &Block {
-        self.buffer.block()
-    }
-
-    fn block_mut(&mut self) -> &mut Block {
-        self.buffer.block_mut()
+    pub(super) fn owned_mut(&mut self) -> &mut Owned<R> {
+        &mut self.owned
     }
 }
 
 impl<T, R: DeviceAccessible> DeviceVec<T, R> {
-    pub(crate) fn buffer(&self) -> &DeviceBuffer<R> {
-        &self.buffer
-    }
-}
-
-impl<R: DeviceAccessible> DeviceBuffer<R> {
-    /// Reads the bytes as elements.
-    ///
-    /// # Errors
-    ///
-    /// The buffer itself, unless its length and its capacity are whole numbers of elements and the block is aligned
-    /// for them.
-    pub fn into_vec<T: DeviceCopy>(self) -> Result<DeviceVec<T, R>, Self> {
-        let whole = |bytes: usize| bytes.is_multiple_of(size_of::<T>());
-        let aligned = self.block().layout.block_align() >= align_of::<T>();
-        if whole(self.len()) && whole(self.capacity()) && aligned {
-            Ok(DeviceVec::from_whole_buffer(self))
-        } else {
-            Err(self)
-        }
+    pub(crate) fn owned(&self) -> &Owned<R> {
+        &self.owned
     }
 }
 
@@ -465,6 +467,6 @@ impl<'a, T: DeviceCopy, R: DeviceAccessible> From<&'a mut DeviceVec<T, R>> for D
 impl<T: DeviceCopy, R: DeviceAccessible> fmt::Debug for DeviceVec<T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (len, capacity) = (self.len(), self.capacity());
-        write!(f, "DeviceVec({len} of {capacity} {} in {:?})", core::any::type_name::<T>(), self.buffer)
+        write!(f, "DeviceVec({len} of {capacity} {} {:?})", core::any::type_name::<T>(), self.owned)
     }
 }

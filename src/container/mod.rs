@@ -1,7 +1,7 @@
 //! What does a user hold?
 //!
-//! Three owners of memory of a device: [`DeviceBuffer`] of bytes, [`DeviceVec`] of elements, [`DeviceScalar`] of one.
-//! Parts of them are borrowed as [`DeviceSlice`] and [`DeviceSliceMut`].
+//! Two owners of memory of a device: [`DeviceVec`] of elements, which is a [`DeviceBuffer`] where they are bytes, and
+//! [`DeviceScalar`] of one. Parts of them are borrowed as [`DeviceSlice`] and [`DeviceSliceMut`].
 //!
 //! # Stream ordering
 //!
@@ -47,6 +47,7 @@ mod forward;
 mod guard;
 mod guarded_ptr;
 mod host_buffer;
+pub(crate) mod owned;
 #[cfg(feature = "bytemuck")]
 mod plain;
 mod raw_parts;

@@ -11,7 +11,8 @@ use super::loan::{Lent, Loan};
 use super::message::{Element, Message};
 use super::parked::{Parked, Waiting};
 use super::share_config::ShareConfig;
-use crate::container::{DeviceBuffer, DeviceCopy, DeviceVec};
+use crate::container::owned::Owned;
+use crate::container::{DeviceCopy, DeviceVec};
 use crate::device::Device;
 use crate::error::{Error, Returned};
 use crate::joint;
@@ -62,49 +63,34 @@ impl<C: Container> Waiting for Parts<C> {
     }
 }
 
-/// A container that can be shared: [`DeviceBuffer`] and [`DeviceVec`], over a resource that is [`Shareable`] and borrows nothing.
+/// A container that can be shared: a [`DeviceVec`] over a resource that is [`Shareable`] and borrows nothing.
 pub trait Container: sealed::Container + Send + Sync + 'static {}
 
 mod sealed {
-    use crate::container::DeviceBuffer;
+    use crate::container::owned::Owned;
     use crate::resource::DeviceAccessible;
     use crate::share::message::Element;
 
+    #[allow(private_interfaces, reason = "the trait is sealed")]
     pub trait Container {
         type Resource: DeviceAccessible;
 
-        fn buffer(&self) -> &DeviceBuffer<Self::Resource>;
+        fn owned(&self) -> &Owned<Self::Resource>;
 
-        #[allow(private_interfaces, reason = "the trait is sealed")]
         fn element() -> Element;
     }
 }
 
-impl<R: Shareable + Send + Sync + 'static> sealed::Container for DeviceBuffer<R> {
-    type Resource = R;
-
-    fn buffer(&self) -> &DeviceBuffer<R> {
-        self
-    }
-
-    #[allow(private_interfaces, reason = "the trait is sealed")]
-    fn element() -> Element {
-        Element::of::<u8>()
-    }
-}
-
-impl<R: Shareable + Send + Sync + 'static> Container for DeviceBuffer<R> {}
-
+#[allow(private_interfaces, reason = "the trait is sealed")]
 impl<T: DeviceCopy + Send + Sync + 'static, R: Shareable + Send + Sync + 'static> sealed::Container
     for DeviceVec<T, R>
 {
     type Resource = R;
 
-    fn buffer(&self) -> &DeviceBuffer<R> {
-        self.buffer()
+    fn owned(&self) -> &Owned<R> {
+        self.owned()
     }
 
-    #[allow(private_interfaces, reason = "the trait is sealed")]
     fn element() -> Element {
         Element::of::<T>()
     }
@@ -113,20 +99,6 @@ impl<T: DeviceCopy + Send + Sync + 'static, R: Shareable + Send + Sync + 'static
 impl<T: DeviceCopy + Send + Sync + 'static, R: Shareable + Send + Sync + 'static> Container
     for DeviceVec<T, R>
 {
-}
-
-impl<R: DeviceAccessible> DeviceBuffer<R> {
-    /// Shares the buffer with other processes, to be read: as [`Shared::new`].
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub fn share<'s>(self, stream: impl OnStream<'s>) -> Result<Shared<Self>, Returned<Self>>
-    where
-        R: Shareable + Send + Sync + 'static,
-    {
-        Shared::new(self, stream)
-    }
 }
 
 impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
@@ -167,7 +139,7 @@ impl<C: Container> Shared<C> {
         config: ShareConfig,
         stream: impl OnStream<'s>,
     ) -> Result<Self, Returned<C>> {
-        match begin(container.buffer(), C::element(), config, stream.stream_ref()) {
+        match begin(container.owned(), C::element(), config, stream.stream_ref()) {
             Ok(loan) => Ok(Self { parts: Some(Box::new(Parts { loan, container })) }),
             Err(error) => Err(Returned::new(container, error)),
         }
@@ -240,15 +212,15 @@ impl<C: Container> Shared<C> {
 }
 
 fn begin<R: DeviceAccessible>(
-    buffer: &DeviceBuffer<R>,
+    owned: &Owned<R>,
     element: Element,
     config: ShareConfig,
     stream: StreamRef<'_>,
 ) -> Result<Loan, Error> {
-    buffer.device().require(stream.device())?;
+    owned.block().device().require(stream.device())?;
     clear_up(&config, stream.device());
-    let lent = Lent { export: buffer.export()?, bytes: buffer.len(), element };
-    buffer.behind_all_uses(stream, || Loan::begin(lent, config, stream))
+    let lent = Lent { export: owned.export()?, bytes: owned.block().len(), element };
+    owned.behind_all_uses(stream, || Loan::begin(lent, config, stream))
 }
 
 /// Removes what others have left, and frees what was parked.
