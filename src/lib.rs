@@ -83,6 +83,7 @@
 #![cfg_attr(feature = "nightly", feature(allocator_api))]
 
 pub mod adaptor;
+mod blocks;
 pub mod compose;
 mod contain;
 pub mod container;

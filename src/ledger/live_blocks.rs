@@ -4,11 +4,11 @@ use core::cmp::Ordering;
 use core::fmt;
 use std::collections::BTreeMap;
 
+use crate::blocks::Shards;
 use crate::driver::DriverResult;
 use crate::error::{Error, Misuse, MisuseKind};
 use crate::resource::{DevicePtr, Layout};
 use crate::stream::{Frontier, Stream, StreamRef};
-use crate::sync::{Apart, Mutex, MutexGuard};
 
 /// A power of two. Of 16 threads that each use one block again and again, two pairs meet in one of 64 shards on average, and hold its
 /// lock for some 20 ns each. A question about the middle of a block looks into each shard.
@@ -52,7 +52,7 @@ impl LedgerBlock {
 /// The tables are ordered so that the block around an address is the last one at or below it, in one of them: see
 /// [`containing`](Self::containing).
 pub(super) struct LiveBlocks<O> {
-    shards: Box<[Apart<Mutex<Shard<O>>>]>,
+    shards: Box<Shards<Shard<O>, SHARDS>>,
 }
 
 struct Shard<O> {
@@ -127,26 +127,20 @@ impl<O> Default for Shard<O> {
 
 impl<O> Default for LiveBlocks<O> {
     fn default() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Apart(Mutex::new(Shard::default()))).collect() }
+        Self { shards: Box::default() }
     }
 }
 
 impl<O> LiveBlocks<O> {
     pub(super) fn require_same_process(&self) -> DriverResult<()> {
-        self.shards[0].require_same_process()
-    }
-
-    fn shard(&self, block: DevicePtr) -> MutexGuard<'_, Shard<O>> {
-        // Fibonacci hashing: the top bits of the product depend on all bits of the address.
-        let hash = block.address().wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.shards[(hash >> (u64::BITS - SHARDS.ilog2())) as usize].lock()
+        self.shards.require_same_process()
     }
 
     /// Enters a block that goes out.
     pub(super) fn insert(&self, block: DevicePtr, live: LiveBlock<O>) {
         let bytes = live.layout.bytes();
         let stale = {
-            let mut shard = self.shard(block);
+            let mut shard = self.shards.of(block).lock();
             let stale = shard.blocks.insert(Address(block.address()), live);
             let stale_bytes = stale.as_ref().map_or(0, |stale| stale.layout.bytes());
             shard.bytes = shard.bytes - stale_bytes + bytes;
@@ -159,7 +153,7 @@ impl<O> LiveBlocks<O> {
     /// Removes a block that comes back. Of two threads that free one block at once, one gets it.
     fn take(&self, block: DevicePtr) -> Result<LiveBlock<O>, Error> {
         let taken = {
-            let mut shard = self.shard(block);
+            let mut shard = self.shards.of(block).lock();
             let taken = shard.blocks.remove(&Address(block.address()));
             shard.bytes -= taken.as_ref().map_or(0, |taken| taken.layout.bytes());
             taken
@@ -197,7 +191,7 @@ impl<O> LiveBlocks<O> {
 
     /// Whether a block that is out begins there. One step of a table.
     pub(super) fn is_out(&self, block: DevicePtr) -> bool {
-        self.shard(block).blocks.contains_key(&Address(block.address()))
+        self.shards.of(block).lock().blocks.contains_key(&Address(block.address()))
     }
 
     /// Why a block cannot come back that was not found.
@@ -227,11 +221,10 @@ impl<O> LiveBlocks<O> {
         let mut look = Some(look);
         let mut look_once =
             |block: LedgerBlock, live: &mut LiveBlock<O>| look.take().map(|look| look(block, live));
-        if let Some(live) = self.shard(address).blocks.get_mut(&Address(address.address())) {
+        if let Some(live) = self.shards.of(address).lock().blocks.get_mut(&Address(address.address())) {
             return look_once(LedgerBlock { block: address, layout: live.layout }, live);
         }
-        self.shards.iter().find_map(|shard| {
-            let mut shard = shard.lock();
+        self.shards.each().find_map(|mut shard| {
             let (start, live) = shard.blocks.range_mut(..=Address(address.address())).next_back()?;
             let block = LedgerBlock { block: DevicePtr::new(start.0)?, layout: live.layout };
             if block.contains(address) { look_once(block, live) } else { None }
@@ -251,19 +244,18 @@ impl<O> LiveBlocks<O> {
 
     /// The number of blocks that are out.
     pub(super) fn blocks(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().blocks.len()).sum()
+        self.shards.each().map(|shard| shard.blocks.len()).sum()
     }
 
     /// The bytes that were asked for in them.
     pub(super) fn bytes(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().bytes).sum()
+        self.shards.each().map(|shard| shard.bytes).sum()
     }
 
     /// The blocks that are out, in the order of their addresses. Each shard is looked at in its turn.
     pub(super) fn all(&self) -> Vec<LedgerBlock> {
         let mut all = Vec::new();
-        for shard in &self.shards {
-            let shard = shard.lock();
+        for shard in self.shards.each() {
             all.extend(shard.blocks.iter().filter_map(|(start, live)| {
                 Some(LedgerBlock { block: DevicePtr::new(start.0)?, layout: live.layout })
             }));
@@ -334,22 +326,6 @@ mod tests {
             assert!(start <= 66 && pair <= 2 * 66, "{start} for a start, {pair} for a pair");
             // The shard of the address itself is asked twice; a step over a range compares with both ends of the range.
             assert!(middle <= 2 * 66 * (SHARDS + 1), "{middle} for the middle of a block");
-        }
-    }
-
-    #[test]
-    fn blocks_in_a_row_are_spread_over_the_shards() {
-        // Blocks of one unit, of a power of two, and of an odd multiple.
-        for stride in [1, 8192, 8193] {
-            let blocks = LiveBlocks::default();
-            (0..6400).for_each(|at| blocks.insert(block(at * stride), live(256)));
-            for shard in &blocks.shards {
-                let count = shard.lock().blocks.len();
-                assert!(
-                    (50..200).contains(&count),
-                    "{count} of 6400 blocks {stride} units apart are in one shard"
-                );
-            }
         }
     }
 

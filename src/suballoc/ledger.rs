@@ -1,30 +1,17 @@
 //! `Ledger`: the live blocks of a suballocator that checks frees.
 
-use hashbrown::HashMap;
-
+use crate::blocks::BlockTable;
 use crate::resource::card::{ArgumentKind, Parameter};
 use crate::resource::{DevicePtr, Layout};
-use crate::sync::Mutex;
 use crate::tag::Tag;
-
-/// With sixteen books, two threads seldom meet in one on a host of 16 cores; a book has two cache lines of its own.
-const BOOKS: usize = 16;
-const BOOK_BITS: u32 = BOOKS.ilog2();
 
 /// The live blocks, with the size and the tag of each request.
 ///
-/// It is used at every allocation and every free of a suballocator that checks. An insertion and a removal cost 42 ns
-/// together with a thousand live blocks, and 120 ns with a million, when the books no longer fit the caches of the
-/// processor: `cargo test --release --features testing --lib -- --ignored --nocapture the_cost_of_a_ledger`, on a
-/// virtual machine with two cores. A live block takes 20 to 39 bytes of the host's memory, and the books do not shrink.
+/// It is used at every allocation and every free of a suballocator that checks: [`BlockTable`] says what that costs.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    books: [Book; BOOKS],
+    blocks: BlockTable<LedgerEntry>,
 }
-
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Book(Mutex<HashMap<u64, LedgerEntry>>);
 
 /// The bytes and the tag of a block, in one word, so that tags need no more memory. A block of a suballocator has less
 /// than 1 TiB, 40 bits, and there are 65,537 tags, 17 bits.
@@ -76,49 +63,33 @@ impl Ledger {
 
     /// Adds a block that goes out, with the tag of this thread.
     pub(crate) fn insert(&self, block: DevicePtr, layout: Layout) {
-        let entry = LedgerEntry::new(layout.bytes(), Tag::current());
-        self.book(block).lock().insert(block.address(), entry);
+        self.blocks.insert(block, LedgerEntry::new(layout.bytes(), Tag::current()));
     }
 
     /// The tag of a block; [`Tag::NONE`] if it is not live.
     pub(crate) fn tag(&self, block: DevicePtr) -> Tag {
-        self.book(block).lock().get(&block.address()).map_or(Tag::NONE, |entry| entry.tag())
+        self.blocks.get(block).map_or(Tag::NONE, LedgerEntry::tag)
     }
 
     /// Removes a freed block. Of two threads that free one block at once, one gets [`LedgerMatch::Same`]. Sizes are
     /// compared; alignments are not, because a free does not use them.
     pub(crate) fn remove(&self, block: DevicePtr, layout: Layout) -> LedgerMatch {
-        let mut book = self.book(block).lock();
-        match book.get(&block.address()) {
-            Some(entry) if entry.bytes() != layout.bytes() => LedgerMatch::OtherSize { bytes: entry.bytes() },
-            Some(_) => {
-                book.remove(&block.address());
-                LedgerMatch::Same
-            }
-            None => LedgerMatch::Absent,
+        match self.blocks.take_if(block, |entry| entry.bytes() == layout.bytes()) {
+            Ok(_) => LedgerMatch::Same,
+            Err(Some(entry)) => LedgerMatch::OtherSize { bytes: entry.bytes() },
+            Err(None) => LedgerMatch::Absent,
         }
     }
 
     /// Removes a block that may not be freed in the end: [`put_back`](Self::put_back) enters it again. `None` if it is not live
     /// with this size.
     pub(crate) fn withdraw(&self, block: DevicePtr, layout: Layout) -> Option<LedgerEntry> {
-        let mut book = self.book(block).lock();
-        let entry = *book.get(&block.address())?;
-        if entry.bytes() != layout.bytes() {
-            return None;
-        }
-        book.remove(&block.address())
+        self.blocks.take_if(block, |entry| entry.bytes() == layout.bytes()).ok()
     }
 
     /// Enters a block again that was withdrawn and not freed.
     pub(crate) fn put_back(&self, block: DevicePtr, entry: LedgerEntry) {
-        self.book(block).lock().insert(block.address(), entry);
-    }
-
-    fn book(&self, block: DevicePtr) -> &Mutex<HashMap<u64, LedgerEntry>> {
-        // Fibonacci hashing: the top bits of the product depend on all bits of the address.
-        let hash = block.address().wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        &self.books[(hash >> (u64::BITS - BOOK_BITS)) as usize].0
+        self.blocks.insert(block, entry);
     }
 }
 
@@ -189,56 +160,5 @@ mod tests {
         assert_eq!(ledger.tag(block(1)), Tag::NONE);
         let last = Tag::numbered((1 << 16) + 1);
         assert_eq!((LedgerEntry::new(7, last).tag(), LedgerEntry::new(7, last).bytes()), (last, 7));
-    }
-
-    #[test]
-    fn blocks_in_a_row_are_spread_over_the_books() {
-        let ledger = Ledger::new();
-        // Blocks of one unit, of a power of two, and of an odd multiple.
-        for stride in [1, 8192, 8193] {
-            for at in 0..1600 {
-                ledger.insert(block(at * stride), layout(256));
-            }
-            for book in &ledger.books {
-                let blocks = book.0.lock().len();
-                assert!(
-                    (50..200).contains(&blocks),
-                    "{blocks} of 1600 blocks {stride} units apart are in one book"
-                );
-                book.0.lock().clear();
-            }
-        }
-    }
-
-    #[test]
-    fn of_two_threads_that_free_a_block_one_does() {
-        let ledger = Ledger::new();
-        let blocks = 20_000;
-        (0..blocks).for_each(|at| ledger.insert(block(at), layout(256)));
-        let free_all =
-            || (0..blocks).filter(|at| ledger.remove(block(*at), layout(256)) == LedgerMatch::Same).count();
-        let freed = std::thread::scope(|scope| {
-            let other = scope.spawn(free_all);
-            free_all() + other.join().expect("it does not panic")
-        });
-        assert_eq!(freed as u64, blocks);
-    }
-
-    #[test]
-    #[ignore = "a measurement, and no test"]
-    fn the_cost_of_a_ledger() {
-        for live in [1_000, 1_000_000] {
-            let ledger = Ledger::new();
-            (0..live).for_each(|at| ledger.insert(block(at), layout(256)));
-            let (mut at, pairs) = (0, 4_000_000);
-            let begin = std::time::Instant::now();
-            for _ in 0..pairs {
-                // In an order that the hardware cannot predict.
-                at = (at + 7919 * 31) % live;
-                assert_eq!(ledger.remove(block(at), layout(256)), LedgerMatch::Same);
-                ledger.insert(block(at), layout(256));
-            }
-            println!("{live} live: {} ns a pair", begin.elapsed().as_nanos() / pairs);
-        }
     }
 }

@@ -1,11 +1,9 @@
 //! `AlignedBook`: the book of `Aligned`.
 
-use std::collections::HashMap;
-
+use crate::blocks::BlockTable;
 use crate::error::Error;
 use crate::error::OutOfMemory;
 use crate::resource::{DevicePtr, Layout};
-use crate::sync::Mutex;
 
 /// Alignments up to this one at least are honoured over every upstream, by longer requests: 2 MiB, a page of the
 /// device, as in suballocators.
@@ -31,7 +29,7 @@ pub struct AlignedBook {
     /// allocated with.
     honoured: usize,
     /// From the address for the user to the address for the upstream.
-    moved: Mutex<HashMap<DevicePtr, DevicePtr>>,
+    moved: BlockTable<DevicePtr>,
 }
 
 /// The request to the upstream that serves a layout.
@@ -47,7 +45,7 @@ impl AlignedBook {
         if !alignment.is_power_of_two() {
             return Err(Error::invalid_alignment(alignment));
         }
-        Ok(Self { alignment, threshold_bytes, honoured, moved: Mutex::default() })
+        Ok(Self { alignment, threshold_bytes, honoured, moved: BlockTable::default() })
     }
 
     /// The alignment of blocks of at least [`threshold_bytes`](Self::threshold_bytes).
@@ -65,13 +63,13 @@ impl AlignedBook {
     /// The number of live blocks that begin elsewhere than the upstream's.
     #[must_use]
     pub fn moved_blocks(&self) -> usize {
-        self.moved.lock_unless_forked().map_or(0, |moved| moved.len())
+        self.moved.len()
     }
 
     /// The address of a live block for the upstream.
     #[must_use]
     pub fn origin(&self, block: DevicePtr) -> DevicePtr {
-        self.moved.lock_unless_forked().and_then(|moved| moved.get(&block).copied()).unwrap_or(block)
+        self.moved.get(block).unwrap_or(block)
     }
 
     pub(super) fn max_align(&self) -> usize {
@@ -109,17 +107,15 @@ impl AlignedBook {
             return Some(block);
         }
         let moved = block.offset(ahead as usize);
-        self.moved.lock().insert(moved, block);
+        self.moved.insert(moved, block);
         Some(moved)
     }
 
     /// The upstream has refused the free of a block: it is out still.
     #[cold]
     pub(super) fn reopen(&self, moved: DevicePtr, origin: DevicePtr) {
-        if moved != origin
-            && let Some(mut book) = self.moved.lock_unless_forked()
-        {
-            book.insert(moved, origin);
+        if moved != origin {
+            self.moved.insert(moved, origin);
         }
     }
 
@@ -128,7 +124,7 @@ impl AlignedBook {
         if ask.align <= self.honoured {
             return block;
         }
-        self.moved.lock().remove(&block).unwrap_or(block)
+        self.moved.take(block).unwrap_or(block)
     }
 }
 

@@ -1,18 +1,16 @@
 //! `FallbackBook`: the blocks of the second resource.
 
 use core::fmt;
-use std::collections::HashMap;
 
+use crate::blocks::BlockTable;
 use crate::resource::{DevicePtr, Layout};
-use crate::sync::{AtomicU64, Mutex, Ordering};
-
-/// A power of two. Threads that meet in one of sixteen sets wait for as long as an entry takes.
-const SHARDS: usize = 16;
+use crate::sync::{AtomicU64, Ordering};
 
 /// The book of a [`Fallback`](super::Fallback): the blocks that its second resource has out.
 #[derive(Default)]
 pub struct FallbackBook {
-    addresses: [Mutex<HashMap<u64, u64>>; SHARDS],
+    /// The bytes of each.
+    addresses: BlockTable<u64>,
     blocks: AtomicU64,
     bytes: AtomicU64,
     served: AtomicU64,
@@ -51,18 +49,11 @@ impl FallbackBook {
     /// Returns `true` in a child of the process that it was made in: whose a block is may not be known there.
     #[inline]
     pub(super) fn is_forked_child(&self) -> bool {
-        self.addresses[0].is_forked_child()
+        self.addresses.is_forked_child()
     }
 
     pub(super) fn count_failure(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn shard(&self, block: DevicePtr) -> &Mutex<HashMap<u64, u64>> {
-        // Addresses are multiples of 256, and often of much more: the product with an odd number mixes all of their bits into
-        // the highest.
-        let mixed = (block.address() >> 8).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        &self.addresses[(mixed >> (u64::BITS - SHARDS.ilog2())) as usize]
     }
 
     /// Records a block of the second resource.
@@ -83,7 +74,7 @@ impl FallbackBook {
     }
 
     fn add(&self, block: DevicePtr, bytes: u64) {
-        self.shard(block).lock().insert(block.address(), bytes);
+        self.addresses.insert(block, bytes);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.blocks.fetch_add(1, Ordering::Relaxed);
     }
@@ -99,7 +90,7 @@ impl FallbackBook {
     /// Returns `true` if a live block is one of the second resource.
     pub(super) fn has(&self, block: DevicePtr) -> bool {
         // Relaxed: as in `leave`.
-        self.blocks.load(Ordering::Relaxed) != 0 && self.shard(block).lock().contains_key(&block.address())
+        self.blocks.load(Ordering::Relaxed) != 0 && self.addresses.get(block).is_some()
     }
 
     #[cold]
@@ -107,7 +98,7 @@ impl FallbackBook {
         if layout.is_empty() {
             return None;
         }
-        let bytes = self.shard(block).lock().remove(&block.address())?;
+        let bytes = self.addresses.take(block)?;
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.blocks.fetch_sub(1, Ordering::Relaxed);
         Some(bytes)
@@ -123,18 +114,6 @@ impl fmt::Debug for FallbackBook {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_of_a_pool_spread_over_the_shards() {
-        let spill = FallbackBook::default();
-        for step in [256, 4096, 64 << 10, 2 << 20] {
-            let shards = |n: u64| {
-                DevicePtr::new(0x7f00_0000_0000 + n * step).map(|block| spill.shard(block) as *const _)
-            };
-            let different: std::collections::HashSet<_> = (0..256).map(shards).collect();
-            assert_eq!(different.len(), SHARDS, "in steps of {step}");
-        }
-    }
 
     #[test]
     fn what_entered_leaves_once() {

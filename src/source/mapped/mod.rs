@@ -14,6 +14,7 @@ use std::sync::Weak;
 use super::exporting::{handle_type_of, refused_export};
 use super::host_wait::has_passed;
 use super::{peers, refusal};
+use crate::blocks::BlockTable;
 use crate::device::Device;
 use crate::driver::{Driver, DriverError, ExportedMemory, HandleType, Location, MapAccess, RawMemory};
 use crate::error::Error;
@@ -74,7 +75,7 @@ struct MappedCore {
     total_bytes: usize,
     id: ResourceId,
     /// The ranges and pages of the blocks that were allocated one by one, by their addresses.
-    blocks: Mutex<HashMap<u64, MappedBlock>>,
+    blocks: BlockTable<MappedBlock>,
     /// Mappings without access that could not be undone, by their addresses, with their bytes.
     lost: Mutex<BTreeMap<u64, usize>>,
     /// What stands for pages in other processes, while somebody has it, by the pages' numbers.
@@ -135,7 +136,7 @@ impl Mapped {
             unit,
             total_bytes: capabilities.total_bytes,
             id: ResourceId::unique(),
-            blocks: Mutex::new(HashMap::new()),
+            blocks: BlockTable::default(),
             lost: Mutex::new(BTreeMap::new()),
             exported: Mutex::new(HashMap::new()),
             config,
@@ -354,12 +355,7 @@ impl MappedCore {
             return Err(out_of_memory());
         }
         let (range, block) = self.mapped(bytes)?;
-        let mut blocks = self.blocks.lock();
-        if blocks.try_reserve(1).is_ok() {
-            blocks.insert(range.address(), block);
-            return Ok(range);
-        }
-        drop(blocks);
+        let Err(block) = self.blocks.try_insert(range, block) else { return Ok(range) };
         // SAFETY: it was mapped just now, and the address was not handed out, so that no work uses it.
         unsafe { self.free(range, block) };
         Err(out_of_memory())
@@ -367,7 +363,7 @@ impl MappedCore {
 
     /// Removes the record of a block, before its address can be reused. `None` in a child of the process that the block belongs to.
     fn forget(&self, block: DevicePtr) -> Option<MappedBlock> {
-        self.blocks.lock_unless_forked()?.remove(&block.address())
+        self.blocks.take(block)
     }
 }
 
@@ -432,7 +428,7 @@ unsafe impl Resource for Mapped {
             return Ok(Export::of_nothing());
         }
         self.core.blocks.require_same_process()?;
-        let known = self.core.blocks.lock().get(&block.address()).copied();
+        let known = self.core.blocks.get(block);
         let page = known.ok_or_else(|| no_export("it is no block of this source"))?.page;
         // SAFETY: the block is live: the caller's promise. So its page is.
         let memory = unsafe { self.core.export(page) }?;

@@ -16,9 +16,9 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use core::num::NonZero;
 use core::ptr::NonNull;
-use std::collections::HashMap;
 
 use super::refusal;
+use crate::blocks::BlockTable;
 use crate::device::Device;
 use crate::driver::{DeviceAttribute, Driver, MemoryInfo, PinnedFlags, RelaxedCapture};
 use crate::error::Error;
@@ -27,7 +27,7 @@ use crate::resource::{
     DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
 };
 use crate::stream::StreamRef;
-use crate::sync::{Arc, Mutex};
+use crate::sync::Arc;
 use mapping::Mapping;
 
 /// Page-locked memory of the host, at one address for the host and for every device: the device reads and writes it directly, so
@@ -79,7 +79,7 @@ struct PinnedCore {
     registers: bool,
     id: ResourceId,
     /// The origins of the blocks that the driver cannot free by their own address, by that address.
-    origins: Mutex<HashMap<u64, PinnedOrigin>>,
+    origins: BlockTable<PinnedOrigin>,
 }
 
 /// How a block was made, unless the driver made it at its own address.
@@ -159,7 +159,7 @@ impl Pinned {
             node,
             registers: capabilities.host_register,
             id: ResourceId::unique(),
-            origins: Mutex::new(HashMap::new()),
+            origins: BlockTable::default(),
         };
         Ok(Self { core: Arc::new(core) })
     }
@@ -258,12 +258,8 @@ impl PinnedCore {
 
     /// Records the origin of a block. If there is no memory for the record, frees the block and returns `None`.
     fn record(&self, driver: &dyn Driver, block: u64, origin: PinnedOrigin) -> Option<DevicePtr> {
-        let mut origins = self.origins.lock();
-        if origins.try_reserve(1).is_ok() {
-            origins.insert(block, origin);
-            return DevicePtr::new(block);
-        }
-        drop(origins);
+        let at = DevicePtr::new(block)?;
+        let Err(origin) = self.origins.try_insert(at, origin) else { return Some(at) };
         // SAFETY: the block was not handed out, and it is not on record.
         unsafe { self.free_block(driver, block, Some(origin)) };
         None
@@ -271,7 +267,7 @@ impl PinnedCore {
 
     /// Removes the record of a block, before its address can be reused.
     fn forget(&self, block: DevicePtr, layout: Layout) -> Option<PinnedOrigin> {
-        if self.may_have_origin(layout) { self.origins.lock().remove(&block.address()) } else { None }
+        if self.may_have_origin(layout) { self.origins.take(block) } else { None }
     }
 
     /// Frees a block by its origin. A block that the driver refuses is leaked.

@@ -1,15 +1,11 @@
 //! `AddedBins`: the bins that came after the first request, and the blocks of theirs that are live.
 
-use hashbrown::HashMap;
-
 use super::bin::Bin;
+use crate::blocks::BlockTable;
 use crate::driver::DriverResult;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::stream::Places;
-use crate::sync::{AtomicU64, Mutex, Ordering};
-
-/// With sixteen parts, two threads seldom meet in one on a host of 16 cores.
-const PARTS: usize = if cfg!(loom) { 1 } else { 16 };
+use crate::sync::{AtomicU64, Ordering};
 
 /// The most bins: what a search steps over is short.
 const MOST: u32 = 1 << 16;
@@ -19,24 +15,19 @@ pub(super) struct AddedBins<U: Resource, B> {
     bins: Places<Box<Bin<U, B>>>,
     count: AtomicU64,
     /// The number of the bin of each live block, by its address.
-    homes: [HomesPart; PARTS],
+    homes: BlockTable<u32>,
 }
-
-/// In lines of its own: each is locked by another thread. No lock is held across a call of a resource.
-#[derive(Default)]
-#[repr(align(128))]
-struct HomesPart(Mutex<HashMap<u64, u32>>);
 
 impl<U: Resource, B> Default for AddedBins<U, B> {
     fn default() -> Self {
-        Self { bins: Places::default(), count: AtomicU64::new(0), homes: Default::default() }
+        Self { bins: Places::default(), count: AtomicU64::new(0), homes: BlockTable::default() }
     }
 }
 
 impl<U: Resource, B: Resource> AddedBins<U, B> {
     #[inline]
     pub(super) fn require_same_process(&self) -> DriverResult<()> {
-        self.homes[0].0.require_same_process()
+        self.homes.require_same_process()
     }
 
     /// Adds a bin, or returns it if there are too many. Calls come one after the other.
@@ -71,27 +62,18 @@ impl<U: Resource, B: Resource> AddedBins<U, B> {
 
     /// Enters a block of the bin with this number.
     pub(super) fn enter(&self, block: DevicePtr, number: u32) {
-        // The bin may be the user's, and have forked.
-        if let Some(mut homes) = self.part(block).lock_unless_forked() {
-            homes.insert(block.address(), number);
-        }
+        self.homes.insert(block, number);
     }
 
     /// Removes the entry of a block, if it has one. Returns its bin.
     pub(super) fn leave(&self, block: DevicePtr) -> Option<(u32, &Bin<U, B>)> {
-        let number = self.part(block).lock().remove(&block.address())?;
+        let number = self.homes.take(block)?;
         Some((number, self.bins.get(number)?))
     }
 
     /// The bin of a live block, if it is one of these.
     pub(super) fn bin_of(&self, block: DevicePtr) -> Option<&Bin<U, B>> {
-        let number = self.part(block).lock().get(&block.address()).copied()?;
+        let number = self.homes.get(block)?;
         Some(self.bins.get(number)?)
-    }
-
-    fn part(&self, block: DevicePtr) -> &Mutex<HashMap<u64, u32>> {
-        // Fibonacci hashing: the top bits of the product depend on all bits of the address.
-        let hash = block.address().wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        &self.homes[(hash >> 32) as usize % PARTS].0
     }
 }

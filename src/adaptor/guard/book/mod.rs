@@ -6,7 +6,7 @@ mod pending;
 
 use core::fmt;
 use core::mem;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::Write as _;
 
 use pending::Pending;
@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use super::fence::{Fence, Part, Zone};
 use super::staging::Staging;
 use super::{GuardConfig, Trespass, TrespassKind};
+use crate::blocks::BlockTable;
 use crate::contain::contain;
 use crate::device::Device;
 use crate::driver::DriverResult;
@@ -58,12 +59,12 @@ pub struct GuardBook {
     /// What leaves the quarantine is looked at on this stream. Nobody waits for it but to get memory.
     late: Stream,
     staging: Arc<Pool<Pinned>>,
+    live: BlockTable<LiveBlock>,
     book: Mutex<Book>,
 }
 
 #[derive(Default)]
 struct Book {
-    live: HashMap<DevicePtr, LiveBlock>,
     /// Copies that are queued.
     pending: Pending<Check>,
     quarantine: VecDeque<Kept>,
@@ -123,7 +124,8 @@ impl GuardBook {
         let maximum = STAGING_BYTES.max(config.verify_bytes.saturating_mul(2));
         let step = PoolConfig::default().growth(Growth::Step(STAGING_STEP)).maximum(maximum);
         let staging = Arc::new(Pool::new(Pinned::new(device)?, step)?);
-        Ok(Self { device: device.clone(), config, late: device.stream()?, staging, book: Mutex::default() })
+        let (live, book) = (BlockTable::default(), Mutex::default());
+        Ok(Self { device: device.clone(), config, late: device.stream()?, staging, live, book })
     }
 
     /// The first 1024 findings.
@@ -154,7 +156,7 @@ impl GuardBook {
     /// The number of live blocks.
     #[must_use]
     pub fn live_blocks(&self) -> usize {
-        self.book.lock_unless_forked().map_or(0, |book| book.live.len())
+        self.live.len()
     }
 
     /// The bytes of freed blocks in quarantine, redzones included.
@@ -302,11 +304,7 @@ impl GuardBook {
 
     /// Adds a block.
     pub(super) fn open(&self, fence: Fence, raised: Option<Stamp>, is_guarded: bool) {
-        let live = LiveBlock { fence, raised, is_guarded, tag: Tag::current() };
-        // The upstream may be the user's, and have forked.
-        if let Some(mut book) = self.book.lock_unless_forked() {
-            book.live.insert(fence.block(), live);
-        }
+        self.live.insert(fence.block(), LiveBlock { fence, raised, is_guarded, tag: Tag::current() });
     }
 
     /// Closes it. `None` if the block is not live, which is reported, as is a wrong layout.
@@ -316,9 +314,11 @@ impl GuardBook {
         layout: Layout,
         stream: Option<StreamId>,
     ) -> Option<LiveBlock> {
-        // In a child of the process that it was made in, the block is leaked.
-        let closed = self.book.lock_unless_forked()?.live.remove(&block);
-        let Some(live) = closed else {
+        if self.live.is_forked_child() {
+            // The block is leaked.
+            return None;
+        }
+        let Some(live) = self.live.take(block) else {
             let about = About { block, bytes: layout.bytes(), tag: Tag::NONE, stream };
             self.report(about, TrespassKind::NotLive);
             let misuse = Misuse { block, bytes: about.bytes, what: MisuseKind::NotOut };
@@ -492,12 +492,12 @@ impl Check {
 
 impl fmt::Debug for GuardBook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let figures = |book: &Book| (book.live.len(), book.quarantine.len(), book.pending.len(), book.counts);
-        let (live, kept, pending, counts) =
+        let figures = |book: &Book| (book.quarantine.len(), book.pending.len(), book.counts);
+        let (kept, pending, counts) =
             self.book.lock_unless_forked().map(|book| figures(&book)).unwrap_or_default();
         f.debug_struct("GuardBook")
             .field("config", &self.config)
-            .field("live", &live)
+            .field("live", &self.live.len())
             .field("quarantined", &kept)
             .field("pending", &pending)
             .field("counts", &counts)

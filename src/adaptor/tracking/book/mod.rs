@@ -16,6 +16,7 @@ use hashbrown::hash_map::Entry;
 pub use holding::{Holding, Holdings, Share};
 pub use interpreted::{CaptureCalls, InterpretedCalls};
 
+use crate::blocks::Shards;
 use crate::contain::contain;
 use crate::driver::DriverResult;
 use crate::error::{Misuse, MisuseKind};
@@ -24,12 +25,8 @@ use crate::stream::{StreamRef, ThreadToken};
 use crate::sync::{Arc, Mutex};
 use crate::tag::{BlockTags, Tag};
 
-/// With sixteen pages, two threads seldom meet in one on a host of 16 cores.
-const PAGES: usize = 16;
-const PAGE_BITS: u32 = PAGES.ilog2();
-
-/// How many addresses of freed blocks a page remembers: enough to tell a double free from a foreign block if the second
-/// free follows soon, at 512 bytes a page.
+/// How many addresses of freed blocks a shard remembers: enough to tell a double free from a foreign block if the second
+/// free follows soon, at 512 bytes a shard.
 const GONE: usize = 64;
 
 /// How many wrong frees are kept: the first ones are the most useful.
@@ -48,20 +45,15 @@ type OnLeak = Arc<dyn Fn(&Holdings) + Send + Sync>;
 /// [`deallocate`](crate::Resource::deallocate). It is counted and recorded, and not passed on: a leak is better than a
 /// wrong free upstream. [`Tracking::try_deallocate`](super::Tracking::try_deallocate) returns an error instead.
 pub struct TrackingBook {
-    pages: [Page; PAGES],
+    live: Shards<LiveBlocks>,
     began: Instant,
     sampler: Sampler,
     misuses: Mutex<Misuses>,
     on_leak: Option<OnLeak>,
 }
 
-/// In lines of its own: each is locked by another thread.
 #[derive(Default)]
-#[repr(align(128))]
-struct Page(Mutex<PageBlocks>);
-
-#[derive(Default)]
-struct PageBlocks {
+struct LiveBlocks {
     out: HashMap<u64, Holding>,
     /// Wide, so that no sum of sizes is too large for it.
     bytes: u128,
@@ -78,7 +70,7 @@ struct Misuses {
 impl TrackingBook {
     pub(super) fn new() -> Self {
         Self {
-            pages: Default::default(),
+            live: Shards::default(),
             began: Instant::now(),
             sampler: Sampler::default(),
             misuses: Mutex::default(),
@@ -105,8 +97,8 @@ impl TrackingBook {
             return Holdings { blocks: Vec::new(), misuses: Vec::new(), misuse_count: 0 };
         }
         let mut blocks = Vec::new();
-        for page in &self.pages {
-            blocks.extend(page.0.lock().out.values().cloned());
+        for live in self.live.each() {
+            blocks.extend(live.out.values().cloned());
         }
         blocks.sort_by_key(|block| (block.at, block.address));
         let misuses = self.misuses.lock();
@@ -116,14 +108,13 @@ impl TrackingBook {
     /// The number of live blocks.
     #[must_use]
     pub fn live_blocks(&self) -> usize {
-        self.pages.iter().filter_map(|page| page.0.lock_unless_forked()).map(|blocks| blocks.out.len()).sum()
+        self.live.each().map(|live| live.out.len()).sum()
     }
 
     /// The bytes of the live blocks.
     #[must_use]
     pub fn live_bytes(&self) -> usize {
-        let bytes: u128 =
-            self.pages.iter().filter_map(|page| page.0.lock_unless_forked()).map(|blocks| blocks.bytes).sum();
+        let bytes: u128 = self.live.each().map(|live| live.bytes).sum();
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
@@ -146,7 +137,7 @@ impl TrackingBook {
             stack: self.sampler.stack(layout.bytes()),
         };
         // The upstream may be the user's, and have forked.
-        let Some(mut blocks) = self.page(block).0.lock_unless_forked() else { return };
+        let Some(mut blocks) = self.live.of(block).lock_unless_forked() else { return };
         blocks.bytes += layout.bytes() as u128;
         // What was there has been freed behind the back of this layer, or else the upstream would not have it to give.
         if let Some(stale) = blocks.out.insert(block.address(), holding) {
@@ -156,7 +147,7 @@ impl TrackingBook {
 
     /// A block goes, unless it is none.
     pub(super) fn strike_out(&self, block: DevicePtr, layout: Layout) -> Result<(), Misuse> {
-        let known = self.page(block).0.lock().remove(block, layout);
+        let known = self.live.of(block).lock().remove(block, layout);
         let what = match known {
             Ok(_) => return Ok(()),
             Err(MisuseKind::ForeignPointer) => self.around(block),
@@ -176,13 +167,13 @@ impl TrackingBook {
     /// Removes a block that may not be freed in the end: [`put_back`](Self::put_back) enters it again. `None` if it is not live
     /// with this size, which is not noted. The book is of this process.
     pub(super) fn withdraw(&self, block: DevicePtr, layout: Layout) -> Option<Holding> {
-        self.page(block).0.lock().remove(block, layout).ok()
+        self.live.of(block).lock().remove(block, layout).ok()
     }
 
     /// Enters a block again that was withdrawn and not freed.
     pub(super) fn put_back(&self, holding: Holding) {
         // The upstream may be the user's, and have forked.
-        let Some(mut blocks) = self.page(holding.address).0.lock_unless_forked() else { return };
+        let Some(mut blocks) = self.live.of(holding.address).lock_unless_forked() else { return };
         let address = holding.address.address();
         if let Some(at) = blocks.gone.iter().rposition(|&gone| gone == address) {
             blocks.gone.remove(at);
@@ -207,21 +198,13 @@ impl TrackingBook {
         let holds = |block: &&Holding| {
             at.checked_sub(block.address.address()).is_some_and(|offset| offset < block.bytes as u64)
         };
-        let block = self
-            .pages
-            .iter()
-            .find_map(|page| page.0.lock().out.values().find(holds).map(|block| block.address));
+        let block =
+            self.live.each().find_map(|live| live.out.values().find(holds).map(|block| block.address));
         block.map_or(MisuseKind::ForeignPointer, |block| MisuseKind::InteriorPointer { block })
-    }
-
-    fn page(&self, block: DevicePtr) -> &Page {
-        // Fibonacci's hash: the top bits of the product depend on all bits of the address.
-        let hash = block.address().wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        &self.pages[(hash >> (u64::BITS - PAGE_BITS)) as usize]
     }
 }
 
-impl PageBlocks {
+impl LiveBlocks {
     /// Removes a live block, and remembers its address.
     fn remove(&mut self, block: DevicePtr, layout: Layout) -> Result<Holding, MisuseKind> {
         match self.out.entry(block.address()) {
@@ -242,12 +225,8 @@ impl PageBlocks {
 
 impl BlockTags for TrackingBook {
     fn block_tags(&self) -> Vec<(u64, Tag)> {
-        let pages = self.pages.iter().filter_map(|page| page.0.lock_unless_forked());
-        pages
-            .flat_map(|blocks| {
-                blocks.out.values().map(|held| (held.address.address(), held.tag)).collect::<Vec<_>>()
-            })
-            .collect()
+        let tags = |held: &Holding| (held.address.address(), held.tag);
+        self.live.each().flat_map(|live| live.out.values().map(tags).collect::<Vec<_>>()).collect()
     }
 }
 
