@@ -21,7 +21,7 @@ def train(net, steps=12, width=128):
         loss = (net(batch) - batch.flip(1)).square().mean()
         loss.backward()
         optimizer.step()
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
     return losses
 
 
