@@ -1,12 +1,12 @@
 //! The conformance suite: what every resource must do, one clause a function.
 //!
 //! [`resource_suite!`](crate::resource_suite) stamps a test for each clause, and [`pages_suite!`](crate::pages_suite) those of pages. Each can be called alone, too: it takes a
-//! [`Bench`](super::Bench) and how to make the resource on a device, and panics if the resource breaks the contract.
+//! [`Bench`] and how to make the resource on a device, and panics if the resource breaks the contract.
 //!
 //! What a clause makes is erased where a macro stamps it, so that each clause is compiled once and not once for each resource. Those
 //! that are about the type take the type: whether an id moves with its resource, and which method a layer forgets.
 //!
-//! A clause asks for what the contract of [`Resource`](crate::Resource) promises and nothing else, so that a suballocator
+//! A clause asks for what the contract of [`Resource`] promises and nothing else, so that a suballocator
 //! that waits, a source that blocks and an adaptor that refuses some sizes all pass.
 
 mod at_once;
