@@ -3,8 +3,10 @@
 import copy
 import gc
 import pickle
+import re
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -353,7 +355,9 @@ def test_call_stacks(sim):
     address = tracking.allocate(100)
     text = tracking.get_outstanding_allocations_str()
     assert text.startswith(f"{address:#x}: 100 B : callstack:\n#0 in test_call_stacks ({__file__}:")
-    assert "\n#1 in pytest_pyfunc_call (" in text and "alluvion" not in text.replace(__file__, "")
+    assert "\n#1 in pytest_pyfunc_call (" in text
+    # No call of the package's own. Its name alone may be part of any path: of a clone, of an environment within it.
+    assert str(Path(alluvion.__file__).parent) not in text and not re.search(r" in \S*alluvion", text)
     tracking.deallocate(address, 100)
 
 
