@@ -40,6 +40,7 @@ mod prefetch;
 mod stats;
 mod thread_safe;
 mod tracking;
+mod watched;
 
 pub use aligned::{Aligned, AlignedBook, AlignedConfig};
 pub use allowance::{Allowance, Crossing, Reservation, SharedConfig};
@@ -55,3 +56,4 @@ pub use thread_safe::{ThreadSafe, ThreadSafeBook};
 pub use tracking::{
     CallSite, CallStacks, CaptureCalls, Holding, Holdings, InterpretedCalls, Share, Tracking, TrackingBook,
 };
+pub use watched::{Proven, Watch, Watched, WatchedBlock, WatchedRequest};

@@ -2,7 +2,7 @@
 
 use crate::adaptor::{
     Aligned, AlignedConfig, Allowance, Budget, FailureCallback, Fallback, Guard, GuardConfig, Limiting, Log,
-    Logging, Prefetch, Stats, ThreadSafe, Tracking,
+    Logging, Prefetch, Stats, ThreadSafe, Tracking, Watch, Watched,
 };
 use crate::error::{Error, OutOfMemory};
 use crate::relief::Relief;
@@ -121,6 +121,16 @@ pub trait ResourceExt: Resource {
         Self: Sized,
     {
         Binning::over(self)
+    }
+
+    /// A layer over this resource that does with its blocks what `watch` says: the way to an adaptor of one's own. [`Watch`] has an
+    /// example.
+    #[must_use]
+    fn watched<W: Watch>(self, watch: W) -> Watched<W, Self>
+    where
+        Self: Sized,
+    {
+        Watched::over(self, watch)
     }
 
     /// A [`Logging`] over this resource: every call that passes is a row of `log`.

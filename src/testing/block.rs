@@ -5,7 +5,7 @@
 use crate::device::Device;
 use crate::driver::{FillValue, RawStream};
 use crate::error::Error;
-use crate::resource::{DeviceAccessible, DevicePtr, Layout, Resource};
+use crate::resource::{DeviceAccessible, DevicePtr, Export, Layout, Resource};
 use crate::stream::StreamRef;
 
 /// A live block and what it was allocated with. Freeing consumes it; what is dropped is leaked.
@@ -72,6 +72,12 @@ impl<'r, R: Resource> Block<'r, R> {
         // - live, from this resource, with this layout: as in `free_through`.
         // - its uses are over: the tests of this room see to it.
         unsafe { self.resource.deallocate_sync(self.pointer, self.layout) };
+    }
+
+    /// What of it another process could open.
+    pub(super) fn export(&self) -> Result<Export, Error> {
+        // SAFETY: live, from this resource, with this layout: as in `free_through`.
+        unsafe { self.resource.export(self.pointer, self.layout) }
     }
 
     /// The first address and the one behind the last.

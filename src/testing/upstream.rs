@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
-use crate::resource::{DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource};
+use crate::resource::{DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource, Sleeping};
 use crate::source::Cuda;
 use crate::stream::StreamRef;
 use crate::suballoc::{Pool, PoolConfig};
@@ -34,7 +34,7 @@ pub struct Upstream {
 
 struct Shared {
     pool: Pool<Cuda>,
-    calls: [AtomicUsize; 5],
+    calls: [AtomicUsize; 8],
 }
 
 /// The methods whose calls are counted.
@@ -45,6 +45,9 @@ pub(super) enum Method {
     DeallocateSync,
     MaxAlign,
     MemoryInfo,
+    HostAccess,
+    Sleeping,
+    Export,
 }
 
 static_assertions::assert_impl_all!(Upstream: Send, Sync, Clone, DeviceAccessible);
@@ -128,7 +131,15 @@ unsafe impl Resource for Upstream {
 
     unsafe fn export(&self, block: DevicePtr, layout: Layout) -> Result<crate::resource::Export, Error> {
         // SAFETY: the caller's promises; the ids are the same.
-        unsafe { self.shared.pool.export(block, layout) }
+        unsafe { self.count(Method::Export).export(block, layout) }
+    }
+
+    fn host_access(&self) -> bool {
+        self.count(Method::HostAccess).host_access()
+    }
+
+    fn sleeping(&self) -> Option<&dyn Sleeping> {
+        self.count(Method::Sleeping).sleeping()
     }
 
     fn layer(&self) -> Option<LayerBook<'_>> {

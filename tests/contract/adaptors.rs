@@ -9,12 +9,12 @@ use alluvion::{DeviceAccessible, PoolConfig, Resource, ResourceExt};
 
 use crate::not_sync::OneAtATime;
 
-alluvion::resource_suite!(limiting, adaptor | upstream | upstream.limiting(48 << 20));
+alluvion::resource_suite!(limiting, unchanged adaptor | upstream | upstream.limiting(48 << 20));
 
 // Within a limit of its own, one that it shares with nobody, and one that is the tightest.
 alluvion::resource_suite!(
     budget,
-    adaptor | upstream | {
+    unchanged adaptor | upstream | {
         let all = Allowance::new("all", 48 << 20)
             .soft(1 << 20)
             .on_soft(|crossing| assert!(crossing.used_bytes > 1 << 20));
@@ -22,7 +22,7 @@ alluvion::resource_suite!(
     }
 );
 
-alluvion::resource_suite!(failure_callback, adaptor | upstream | upstream.failure_callback(|_| Relief::None));
+alluvion::resource_suite!(failure_callback, unchanged adaptor | upstream | upstream.failure_callback(|_| Relief::None));
 // What is asked for is asked for again.
 alluvion::resource_suite!(failure_callback_that_says_freed, |device| {
     Cuda::new(device).failure_callback(|_| Relief::Freed)
@@ -45,22 +45,22 @@ alluvion::resource_suite!(thread_safe, |device| OneAtATime::new(Upstream::new(de
 
 alluvion::resource_suite!(aligned, adaptor | upstream | upstream.aligned(4096).unwrap());
 
-alluvion::resource_suite!(prefetch, adaptor | upstream | upstream.prefetch());
+alluvion::resource_suite!(prefetch, unchanged adaptor | upstream | upstream.prefetch());
 // What it is for.
 alluvion::resource_suite!(prefetch_over_managed, |device| Managed::new(device).unwrap().prefetch());
 
 alluvion::resource_suite!(
     logging,
-    adaptor | upstream | {
+    unchanged adaptor | upstream | {
         let log = LogConfig::default().tags(true).reserved(true).room(64);
         upstream.logging(log.write_to(std::io::sink()).expect("there is a thread for it"))
     }
 );
 
-alluvion::resource_suite!(stats, adaptor | upstream | upstream.stats());
-alluvion::resource_suite!(stats_with_exact_peaks, adaptor | upstream | Stats::with_slack(upstream, 0));
+alluvion::resource_suite!(stats, unchanged adaptor | upstream | upstream.stats());
+alluvion::resource_suite!(stats_with_exact_peaks, unchanged adaptor | upstream | Stats::with_slack(upstream, 0));
 
-alluvion::resource_suite!(tracking, adaptor | upstream | upstream.tracking());
+alluvion::resource_suite!(tracking, unchanged adaptor | upstream | upstream.tracking());
 
 /// Whatever it finds ends the tests: a panic of a handler would be caught.
 fn guarded<U: DeviceAccessible>(upstream: U) -> Guard<U> {

@@ -4,7 +4,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use alluvion::resource::LayerBook;
+use alluvion::resource::{Export, LayerBook, Sleeping};
 use alluvion::source::Cuda;
 use alluvion::testing::{Bench, Delayed, Faulty, Shadow, Upstream, suite};
 use alluvion::{
@@ -26,6 +26,9 @@ enum Forgets {
     Frees,
     TheIdOfItsBlocks,
     ThatTheBookIsNotIts,
+    HostAccess,
+    Sleeping,
+    Export,
 }
 
 struct Forgetful<U> {
@@ -118,6 +121,22 @@ unsafe impl<U: Resource> Resource for Forgetful<U> {
         (self.forgets != Forgets::Upstream).then_some(&self.upstream as &dyn Resource)
     }
 
+    fn host_access(&self) -> bool {
+        self.forgets != Forgets::HostAccess && self.upstream.host_access()
+    }
+
+    fn sleeping(&self) -> Option<&dyn Sleeping> {
+        if self.forgets == Forgets::Sleeping { None } else { self.upstream.sleeping() }
+    }
+
+    unsafe fn export(&self, block: DevicePtr, layout: Layout) -> Result<Export, Error> {
+        if self.forgets == Forgets::Export {
+            return Err(Error::foreign("forgotten"));
+        }
+        // SAFETY: as in `deallocate`.
+        unsafe { self.upstream.export(self.moved(block, true), self.outer(layout)) }
+    }
+
     fn layer(&self) -> Option<LayerBook<'_>> {
         if self.forgets == Forgets::ThatTheBookIsNotIts { self.upstream.layer() } else { None }
     }
@@ -165,6 +184,9 @@ clauses! {
     forwards_frees catches
         Frees as "does not forward `deallocate`: 1 blocks are still out",
         TheIdOfItsBlocks as "has the `id` of its upstream";
+    forwards_host_access catches HostAccess as "does not forward `host_access`";
+    forwards_sleeping catches Sleeping as "does not forward `sleeping`";
+    forwards_export catches Export as "does not forward `export`: it answers Err(";
 }
 
 /// Every clause about adaptors.
@@ -188,7 +210,7 @@ fn the_layers_for_tests_forward_all() {
 }
 
 // One line stamps the whole suite over an adaptor.
-alluvion::resource_suite!(an_adaptor, adaptor | upstream | Forgetful::new(upstream, Forgets::Nothing));
+alluvion::resource_suite!(an_adaptor, unchanged adaptor | upstream | Forgetful::new(upstream, Forgets::Nothing));
 
 // SAFETY: the blocks are the upstream's.
 unsafe impl<U: DeviceAccessible> DeviceAccessible for Forgetful<U> {}

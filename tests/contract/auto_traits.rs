@@ -51,6 +51,9 @@ macro_rules! all {
 all!([Advice, CaptureId, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType, Location, MapAccess, MemoryInfo,
     PinnedFlags, PoolAttribute, PoolKind, PoolProperties, StreamFlags, Call, Code, DriverError, RawEvent, RawGraph, RawMemory,
     RawPool, RawStream, AddressRange, MemoryKind, PointerInfo, EventHandle, MemoryHandle, PointerHandle] are [Send Sync Copy]);
+// Made for a call, of what the call has.
+all!([WatchedRequest<'static>, WatchedBlock<'static>] are [Copy] not [Send Sync]);
+all!([Proven] are [Send Sync Copy]);
 all!([DevicePtr, Layout, Page, ResourceId, ErrorKind, StreamId, Epoch, Stamp, StreamKind, BlockRange, LedgerBlock] are [Send Sync Copy]);
 all!([AccessMode, HazardKind, StreamLabel, Fault, Live, Explored, Op, Summary, Swept, Footprint] are [Send Sync Copy]);
 all!([Misuse, MisuseKind, Cause, Relief, Growth, PageBudget, Reuse, Status, SegmentView, BlockView, BlockState] are [Send Sync Copy]);
@@ -76,7 +79,7 @@ all!([CudaAsync, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send] not
 all!([Pool<Cuda>, Arena<Cuda>, FixedSize<Cuda>, Binning<Cuda>, BinningBuilder<Cuda>] are [Send Sync] not [Clone]);
 all!([SuballocBook, GraphMemory<'static, Cuda>] are [Send Sync] not [Clone]);
 all!([Limiting<Cuda>, Budget<Cuda>, Reservation, FailureCallback<Cuda>, FailureCallbackBook, Fallback<Cuda, Pinned>, FallbackBook, ThreadSafeBook] are [Send Sync] not [Clone]);
-all!([Ledger<Cuda>, Stats<Cuda>, StatsBook, Tracking<Cuda>, TrackingBook, Scope<'static>] are [Send Sync] not [Clone]);
+all!([Watched<(), Cuda>, Ledger<Cuda>, Stats<Cuda>, StatsBook, Tracking<Cuda>, TrackingBook, Scope<'static>] are [Send Sync] not [Clone]);
 all!([Counter, Counts, TagCounts, CallStacks, CaptureCalls] are [Send Sync Copy]);
 all!([Holding, Holdings, Share, CallSite] are [Send Sync Clone] not [Copy]);
 all!([Allowance, SharedConfig, Member] are [Send Sync Clone] not [Copy]);
@@ -145,7 +148,8 @@ static_assertions::assert_obj_safe!(
 );
 
 /// Names that the rooms hand out and that are no types.
-const NO_TYPES: [&str; 20] = [
+const NO_TYPES: [&str; 21] = [
+    "Watch",
     "BlockWatch",
     "Shareable",
     "Iter",

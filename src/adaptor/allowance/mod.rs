@@ -2,19 +2,19 @@
 
 mod crossing;
 mod limit_refusal;
+mod limit_watch;
 mod node;
 mod reservation;
-mod resource_impl;
 mod shared;
 
 use core::fmt;
 
 pub use crossing::Crossing;
 pub(super) use limit_refusal::LimitRefusal;
+pub(super) use limit_watch::LimitWatch;
 use node::{Above, AllowanceNode};
 pub use reservation::Reservation;
 pub(super) use reservation::TakenRoom;
-pub(super) use resource_impl::resource_by_allowance;
 use shared::Membership;
 pub use shared::SharedConfig;
 

@@ -1,20 +1,12 @@
 //! `Budget`: a limit that other resources share.
 
-#![expect(unsafe_code, reason = "forwards the contract of resources")]
-
-use core::fmt;
-
-use super::allowance::{TakenRoom, resource_by_allowance};
+use super::allowance::LimitWatch;
+use super::watched::Watched;
 use super::{Allowance, Reservation};
-use crate::driver::MemoryInfo;
-use crate::error::{Error, is_freed_by};
-use crate::forward_resource;
+use crate::error::Error;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
-use crate::resource::{
-    AnyResource, DevicePtr, Layer, LayerBook, Layout, Page, Pages, Resource, ResourceId, blocks_of_upstream,
-    require_whole_pages,
-};
-use crate::stream::{OnStream, StreamRef};
+use crate::resource::{AnyResource, DevicePtr, Layout, Resource};
+use crate::stream::OnStream;
 
 /// Limits the live bytes by an [`Allowance`], which other resources, on any device, may share, and
 /// [other processes](Allowance::shared).
@@ -50,11 +42,7 @@ use crate::stream::{OnStream, StreamRef};
 /// assert_eq!(on_device.describe().to_string(), "Budget(device, 1 MiB) > CudaAsync(gpu 0)");
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub struct Budget<U = AnyResource> {
-    upstream: U,
-    allowance: Allowance,
-    id: ResourceId,
-}
+pub type Budget<U = AnyResource> = Watched<LimitWatch<true>, U>;
 
 static_assertions::assert_impl_all!(Budget<crate::source::Cuda>: Send, Sync, crate::resource::DeviceAccessible);
 static_assertions::assert_not_impl_any!(Budget<crate::source::Cuda>: Clone, crate::resource::HostAccessible);
@@ -87,7 +75,7 @@ impl<U> Budget<U> {
     /// A layer over `upstream`, limited by `allowance`.
     #[must_use]
     pub fn new(upstream: U, allowance: Allowance) -> Self {
-        Self { upstream, allowance, id: ResourceId::unique() }
+        Self::over(upstream, LimitWatch(allowance))
     }
 }
 
@@ -125,7 +113,7 @@ impl<U: Resource> Budget<U> {
         stream: impl OnStream<'s>,
     ) -> Result<DevicePtr, Error> {
         let stream = stream.stream_ref();
-        if !reservation.allowance().is_same(&self.allowance) {
+        if !reservation.allowance().is_same(self.book()) {
             return Err(Error::invalid_argument(
                 "a reservation of another allowance",
                 "its bytes would go back to this one",
@@ -133,11 +121,9 @@ impl<U: Resource> Budget<U> {
             ));
         }
         reservation.spend(layout)?;
-        self.upstream.allocate(layout, stream).inspect_err(|_| reservation.put_back(layout))
+        self.upstream().allocate(layout, stream).inspect_err(|_| reservation.put_back(layout))
     }
 }
-
-resource_by_allowance!(Budget, |this, f| write!(f, "Budget({})", this.allowance.describe()));
 
 #[cfg(all(test, feature = "testing", not(loom)))]
 mod tests {

@@ -1,17 +1,12 @@
 //! `FailureCallback`: asks before a request fails.
 
-#![expect(unsafe_code, reason = "forwards the contract of resources")]
-
 use core::fmt;
 
+use super::watched::{Proven, Watch, Watched, WatchedRequest};
 use crate::driver::MemoryInfo;
-use crate::error::Error;
-use crate::error::OutOfMemory;
-use crate::forward_resource;
+use crate::error::{Error, OutOfMemory};
 use crate::relief::{Handlers, Relief};
-use crate::resource::{
-    AnyResource, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, blocks_of_upstream,
-};
+use crate::resource::{AnyResource, Figures};
 use crate::stream::StreamRef;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -73,8 +68,11 @@ const IDLE_ATTEMPTS: u32 = 3;
 /// assert_eq!((resource.book().asked(), resource.book().rescued()), (3, 1));
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub struct FailureCallback<U = AnyResource> {
-    upstream: U,
+pub type FailureCallback<U = AnyResource> = Watched<FailureCallbackWatch, U>;
+
+/// What a [`FailureCallback`] does.
+#[derive(Debug)]
+pub struct FailureCallbackWatch {
     handlers: Handlers,
     appeals: FailureCallbackBook,
 }
@@ -141,39 +139,62 @@ impl<U> FailureCallback<U> {
     ) -> Self {
         let mut handlers = Handlers::default();
         handlers.push_fallible(handler);
-        Self { upstream, handlers, appeals: FailureCallbackBook::default() }
-    }
-
-    /// What it stands over.
-    #[must_use]
-    pub fn upstream(&self) -> &U {
-        &self.upstream
-    }
-
-    /// Its book.
-    #[must_use]
-    pub fn book(&self) -> &FailureCallbackBook {
-        &self.appeals
+        Self::over(upstream, FailureCallbackWatch { handlers, appeals: FailureCallbackBook::default() })
     }
 }
 
-impl<U: Resource> FailureCallback<U> {
-    /// Retries after a first failure, until a request succeeds or the handler cannot help.
+impl FailureCallbackWatch {
+    fn report(request: &WatchedRequest<'_>, error: &Error, attempt: u32) -> OutOfMemory {
+        let stream = request.stream().map(StreamRef::id);
+        if let Some(report) = error.out_of_memory_report() {
+            return OutOfMemory { attempt, stream: report.stream.or(stream), ..report.clone() };
+        }
+        let memory = request.upstream().memory_info().ok();
+        let taken = memory.map_or(0, |memory| memory.total_bytes.saturating_sub(memory.free_bytes));
+        let report = OutOfMemory {
+            align: request.layout().align(),
+            stream,
+            attempt,
+            live_bytes: taken,
+            free_bytes: memory.map_or(0, |memory| memory.free_bytes),
+            reserved_bytes: taken,
+            maximum_bytes: error.limit(),
+            upstream_memory: memory,
+            upstream_error: Some(error.clone()),
+            ..OutOfMemory::new("FailureCallback", request.layout().bytes())
+        };
+        report.explained()
+    }
+}
+
+impl Watch for FailureCallbackWatch {
+    type Book = FailureCallbackBook;
+    type Entry = ();
+
+    const SHARES_ID: bool = true;
+    const NEVER_PANICS: Option<Proven> = Some(Proven::OF_THIS_CRATE);
+
+    fn book(&self) -> &FailureCallbackBook {
+        &self.appeals
+    }
+
+    /// Retries until the request succeeds or the handler cannot help. Nobody is asked [at once](crate::Resource::allocate_at_once).
     #[cold]
-    fn appeal(
+    fn rescue(
         &self,
-        first: Error,
-        layout: Layout,
-        stream: Option<StreamRef<'_>>,
-        again: impl Fn() -> Result<DevicePtr, Error>,
-    ) -> Result<DevicePtr, Error> {
-        let mut error = first;
+        request: &WatchedRequest<'_>,
+        mut error: Error,
+        again: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if !error.is_out_of_memory() {
+            return Err(error);
+        }
         let (mut figures, mut idle) = (None, 0);
         for attempt in 1..=ATTEMPTS {
             if !error.is_out_of_memory() {
                 break;
             }
-            let report = self.report(&error, layout, stream, attempt);
+            let report = Self::report(request, &error, attempt);
             if report.is_hopeless() {
                 if attempt == 1 {
                     return Err(error);
@@ -196,9 +217,9 @@ impl<U: Resource> FailureCallback<U> {
                 }
             }
             match again() {
-                Ok(block) => {
+                Ok(()) => {
                     self.appeals.rescued.fetch_add(1, Ordering::Relaxed);
-                    return Ok(block);
+                    return Ok(());
                 }
                 Err(next) => error = next,
             }
@@ -207,32 +228,22 @@ impl<U: Resource> FailureCallback<U> {
         Err(error)
     }
 
-    fn report(
-        &self,
-        error: &Error,
-        layout: Layout,
-        stream: Option<StreamRef<'_>>,
-        attempt: u32,
-    ) -> OutOfMemory {
-        let stream = stream.map(StreamRef::id);
-        if let Some(report) = error.out_of_memory_report() {
-            return OutOfMemory { attempt, stream: report.stream.or(stream), ..report.clone() };
-        }
-        let memory = self.upstream.memory_info().ok();
-        let taken = memory.map_or(0, |memory| memory.total_bytes.saturating_sub(memory.free_bytes));
-        let report = OutOfMemory {
-            align: layout.align(),
-            stream,
-            attempt,
-            live_bytes: taken,
-            free_bytes: memory.map_or(0, |memory| memory.free_bytes),
-            reserved_bytes: taken,
-            maximum_bytes: error.limit(),
-            upstream_memory: memory,
-            upstream_error: Some(error.clone()),
-            ..OutOfMemory::new("FailureCallback", layout.bytes())
-        };
-        report.explained()
+    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FailureCallback({} asked)", self.appeals.asked())
+    }
+
+    fn figures(appeals: &FailureCallbackBook, to: &mut Figures<'_>) {
+        to.counter(
+            "alluvion_appeals_asked_total",
+            "Times that a callback was asked for memory.",
+            appeals.asked(),
+        );
+        to.counter(
+            "alluvion_appeals_rescued_total",
+            "Requests that were served after a callback had helped.",
+            appeals.rescued(),
+        );
+        to.counter("alluvion_appeals_failed_total", "Requests that failed all the same.", appeals.failed());
     }
 }
 
@@ -251,60 +262,3 @@ impl Amounts {
         Self { bytes, memory: report.upstream_memory }
     }
 }
-
-// SAFETY: everything is forwarded to the upstream, whose id it has and which keeps the contract.
-unsafe impl<U: Resource> Resource for FailureCallback<U> {
-    #[inline]
-    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
-        let allocate = || self.upstream.allocate(layout, stream);
-        match allocate() {
-            Err(error) if error.is_out_of_memory() => self.appeal(error, layout, Some(stream), allocate),
-            answer => answer,
-        }
-    }
-
-    /// Asks nobody: where there is no block at once, [`allocate`](Resource::allocate) asks.
-    #[inline]
-    fn allocate_at_once(&self, layout: Layout, stream: StreamRef<'_>) -> Option<DevicePtr> {
-        self.upstream.allocate_at_once(layout, stream)
-    }
-
-    #[inline]
-    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
-        let allocate = || self.upstream.allocate_sync(layout);
-        match allocate() {
-            Err(error) if error.is_out_of_memory() => self.appeal(error, layout, None, allocate),
-            answer => answer,
-        }
-    }
-
-    forward_resource!(unchanged upstream, except allocate, fmt_layer);
-
-    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FailureCallback({} asked)", self.appeals.asked())
-    }
-
-    fn layer(&self) -> Option<LayerBook<'_>> {
-        Some(LayerBook::of::<Self>(&self.appeals))
-    }
-}
-
-impl<U> Layer for FailureCallback<U> {
-    type Book = FailureCallbackBook;
-
-    fn figures(appeals: &FailureCallbackBook, to: &mut Figures<'_>) {
-        to.counter(
-            "alluvion_appeals_asked_total",
-            "Times that a callback was asked for memory.",
-            appeals.asked(),
-        );
-        to.counter(
-            "alluvion_appeals_rescued_total",
-            "Requests that were served after a callback had helped.",
-            appeals.rescued(),
-        );
-        to.counter("alluvion_appeals_failed_total", "Requests that failed all the same.", appeals.failed());
-    }
-}
-
-blocks_of_upstream!(FailureCallback);

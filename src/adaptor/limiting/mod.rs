@@ -1,21 +1,10 @@
 //! `Limiting`: a limit of the live bytes.
 
-#![expect(unsafe_code, reason = "forwards the contract of resources")]
-
-use core::fmt;
-
 use super::Allowance;
-use super::allowance::{TakenRoom, resource_by_allowance};
-use crate::driver::MemoryInfo;
-use crate::error::{Error, is_freed_by};
-use crate::forward_resource;
+use super::allowance::LimitWatch;
+use super::watched::Watched;
+use crate::resource::AnyResource;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
-use crate::resource::{
-    AnyResource, DevicePtr, Layer, LayerBook, Layout, Page, Pages, Resource, ResourceId, blocks_of_upstream,
-    require_whole_pages,
-};
-use crate::size::Size;
-use crate::stream::StreamRef;
 
 /// Limits the bytes that are live at a time.
 ///
@@ -87,11 +76,7 @@ use crate::stream::StreamRef;
 /// assert_eq!(resource.describe().to_string(), "Limiting(1 MiB) > CudaAsync(gpu 0)");
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub struct Limiting<U = AnyResource> {
-    upstream: U,
-    allowance: Allowance,
-    id: ResourceId,
-}
+pub type Limiting<U = AnyResource> = Watched<LimitWatch<false>, U>;
 
 static_assertions::assert_impl_all!(Limiting<crate::source::Cuda>: Send, Sync, crate::resource::DeviceAccessible);
 static_assertions::assert_not_impl_any!(Limiting<crate::source::Cuda>: Clone, crate::resource::HostAccessible);
@@ -109,29 +94,30 @@ impl<U> Limiting<U> {
     /// At most `bytes` of `upstream`.
     #[must_use]
     pub fn new(upstream: U, bytes: usize) -> Self {
-        Self { upstream, allowance: Allowance::new("Limiting", bytes), id: ResourceId::unique() }
+        Self::over(upstream, LimitWatch(Allowance::new("Limiting", bytes)))
     }
 
     /// The limit.
     #[must_use]
     pub fn limit_bytes(&self) -> usize {
-        self.allowance.limit_bytes()
+        self.book().limit_bytes()
     }
 
     /// The live bytes.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
-        self.allowance.used_bytes()
+        self.book().used_bytes()
     }
 }
 
-resource_by_allowance!(Limiting, |this, f| write!(f, "Limiting({})", Size(this.limit_bytes())));
-
 #[cfg(all(test, feature = "sim", not(loom)))]
 mod tests {
+    #![expect(unsafe_code, reason = "frees what it allocates")]
+
     use super::*;
     use crate::compose::ResourceExt;
     use crate::device::Sim;
+    use crate::resource::{Layout, Resource};
     use crate::source::Null;
     use crate::stream::Stream;
 

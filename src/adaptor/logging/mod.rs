@@ -1,21 +1,15 @@
 //! `Logging`: logs each call.
 
-#![expect(unsafe_code, reason = "forwards the contract of resources")]
-
 mod log;
 
 pub use log::{Log, LogConfig};
 
 use core::fmt;
 
+use super::watched::{Proven, Watch, Watched, WatchedBlock, WatchedRequest};
 use crate::error::Error;
-use crate::forward_resource;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
-use crate::resource::{
-    AnyResource, DeviceAccessible, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, ResourceId,
-    blocks_of_upstream, find,
-};
-use crate::stream::StreamRef;
+use crate::resource::{AnyResource, DevicePtr, Figures, find};
 use crate::suballoc::SuballocBook;
 use crate::trace::Action;
 
@@ -56,13 +50,13 @@ use crate::trace::Action;
 /// assert_eq!(resource.find::<Logging>().map(Log::rows), Some(2));
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub struct Logging<U = AnyResource> {
-    upstream: U,
-    log: Log,
-    id: ResourceId,
-}
+pub type Logging<U = AnyResource> = Watched<LoggingWatch, U>;
 
-static_assertions::assert_impl_all!(Logging<crate::source::Cuda>: Send, Sync, DeviceAccessible);
+/// What a [`Logging`] does.
+#[derive(Debug)]
+pub struct LoggingWatch(Log);
+
+static_assertions::assert_impl_all!(Logging<crate::source::Cuda>: Send, Sync, crate::resource::DeviceAccessible);
 
 impl Logging {
     pub(crate) const CARD: Card = Card {
@@ -93,104 +87,61 @@ impl<U> Logging<U> {
     /// A layer over `upstream` that writes to `log`.
     #[must_use]
     pub fn new(upstream: U, log: Log) -> Self {
-        Self { upstream, log, id: ResourceId::unique() }
-    }
-
-    /// The upstream.
-    #[must_use]
-    pub fn upstream(&self) -> &U {
-        &self.upstream
-    }
-
-    /// Its log.
-    #[must_use]
-    pub fn book(&self) -> &Log {
-        &self.log
-    }
-}
-
-impl<U: Resource> Logging<U> {
-    #[inline]
-    fn reserved_bytes(&self) -> Option<u64> {
-        if !self.log.has_reserved() {
-            return None;
-        }
-        // Looked for each time, because the layer may be moved, and what is under it with it.
-        find::<SuballocBook>(&self.upstream).map(|stock| stock.reserved_bytes() as u64)
-    }
-
-    #[inline]
-    fn ordinal(&self) -> u32 {
-        self.upstream.device().ordinal()
-    }
-
-    #[inline]
-    fn note_answer(&self, answer: &Result<DevicePtr, Error>, layout: Layout, stream: u64) {
-        let (action, address) = match answer {
-            Ok(_) if layout.is_empty() => (Action::Allocate, 0),
-            Ok(block) => (Action::Allocate, block.address()),
-            Err(_) => (Action::AllocateFailure, 0),
-        };
-        self.log.note(action, address, layout.bytes(), stream, self.ordinal(), self.reserved_bytes());
-    }
-
-    #[inline]
-    fn note_free(&self, block: DevicePtr, layout: Layout, stream: u64) {
-        let address = if layout.is_empty() { 0 } else { block.address() };
-        let (bytes, device) = (layout.bytes(), self.ordinal());
-        self.log.note(Action::Free, address, bytes, stream, device, self.reserved_bytes());
+        Self::over(upstream, LoggingWatch(log))
     }
 }
 
 /// The stream of the blocking forms.
 const NO_STREAM: u64 = 0;
 
-// SAFETY: the blocks are the upstream's, which keeps the contract; the id is this layer's own, so that what it hands out comes
-// back through it.
-unsafe impl<U: Resource> Resource for Logging<U> {
-    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
-        let answer = self.upstream.allocate(layout, stream);
-        self.note_answer(&answer, layout, stream.raw().0);
-        answer
-    }
-
-    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
-        // First: once the upstream has the block, another thread may be handed its address, and write that down.
-        self.note_free(block, layout, stream.raw().0);
-        // SAFETY: the caller's promises; a block that came from here came from the upstream.
-        unsafe { self.upstream.deallocate(block, layout, stream) };
-    }
-
-    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
-        let answer = self.upstream.allocate_sync(layout);
-        self.note_answer(&answer, layout, NO_STREAM);
-        answer
-    }
-
-    unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
-        // First: as in `deallocate`.
-        self.note_free(block, layout, NO_STREAM);
-        // SAFETY: the caller's promises; a block that came from here came from the upstream.
-        unsafe { self.upstream.deallocate_sync(block, layout) };
-    }
-
-    forward_resource!(unchanged upstream, except allocate, deallocate, id, fmt_layer);
-
-    fn id(&self) -> ResourceId {
-        self.id
-    }
-
-    fn layer(&self) -> Option<LayerBook<'_>> {
-        Some(LayerBook::of::<Self>(&self.log))
-    }
-
-    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Logging({})", self.log.name())
+impl LoggingWatch {
+    #[inline]
+    fn row(&self, action: Action, block: Option<DevicePtr>, request: &WatchedRequest<'_>) {
+        let address = block.filter(|_| !request.layout().is_empty()).map_or(0, DevicePtr::address);
+        let stream = request.stream().map_or(NO_STREAM, |stream| stream.raw().0);
+        let upstream = request.upstream();
+        let reserved = || find::<SuballocBook>(upstream).map(|book| book.reserved_bytes() as u64);
+        let reserved_bytes = if self.0.has_reserved() { reserved() } else { None };
+        let (bytes, device) = (request.layout().bytes(), upstream.device().ordinal());
+        self.0.note(action, address, bytes, stream, device, reserved_bytes);
     }
 }
 
-impl<U> Layer for Logging<U> {
+impl Watch for LoggingWatch {
     type Book = Log;
+    type Entry = ();
+
+    const SEES_EMPTY: bool = true;
+    const NEVER_PANICS: Option<Proven> = Some(Proven::OF_THIS_CRATE);
+
+    fn book(&self) -> &Log {
+        &self.0
+    }
+
+    /// A row of what happened at once would have to be taken back where it did not.
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn serve(&self, block: &WatchedBlock<'_>) {
+        self.row(Action::Allocate, Some(block.block()), block);
+    }
+
+    fn fail(&self, request: &WatchedRequest<'_>, _: &Error) {
+        self.row(Action::AllocateFailure, None, request);
+    }
+
+    /// The row comes first: once the upstream has the block, another thread may own the address.
+    #[inline]
+    fn leave(&self, block: &WatchedBlock<'_>) -> Option<()> {
+        self.row(Action::Free, Some(block.block()), block);
+        Some(())
+    }
+
+    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Logging({})", self.0.name())
+    }
 
     fn figures(log: &Log, to: &mut Figures<'_>) {
         to.labelled(&[("log", log.name())], |to| {
@@ -203,5 +154,3 @@ impl<U> Layer for Logging<U> {
         });
     }
 }
-
-blocks_of_upstream!(Logging);

@@ -1,6 +1,6 @@
 //! `Prefetch`: managed memory that is on the device before it is used.
 
-#![expect(unsafe_code, reason = "forwards the contract of resources, and has fresh blocks migrated")]
+#![expect(unsafe_code, reason = "has fresh blocks migrated")]
 
 mod book;
 
@@ -8,15 +8,11 @@ pub use book::PrefetchBook;
 
 use core::fmt;
 
+use super::watched::{Proven, Watch, Watched, WatchedBlock};
 use crate::driver::Location;
 use crate::error::Error;
-use crate::forward_resource;
 use crate::resource::card::Card;
-use crate::resource::{
-    AnyResource, DeviceAccessible, DevicePtr, Figures, HostAccessible, Layer, LayerBook, Layout, Resource,
-    blocks_of_upstream,
-};
-use crate::stream::StreamRef;
+use crate::resource::{AnyResource, DeviceAccessible, Figures};
 
 /// Makes each block of managed memory migrate to the device when it is allocated, so that kernels do not fault it in
 /// page by page.
@@ -50,14 +46,14 @@ use crate::stream::StreamRef;
 /// assert_eq!(resource.book().queued(), 1);
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub struct Prefetch<U = AnyResource> {
-    upstream: U,
-    hints: PrefetchBook,
-}
+pub type Prefetch<U = AnyResource> = Watched<PrefetchWatch, U>;
 
-static_assertions::assert_impl_all!(Prefetch<crate::source::Managed>: Send, Sync, DeviceAccessible, HostAccessible);
-static_assertions::assert_not_impl_any!(Prefetch<crate::source::Cuda>: Clone, HostAccessible);
-static_assertions::assert_not_impl_any!(Prefetch<crate::source::Null>: Resource);
+/// What a [`Prefetch`] does. Its upstream is `DeviceAccessible`, because only [`Prefetch::new`] makes one.
+#[derive(Debug)]
+pub struct PrefetchWatch(PrefetchBook);
+
+static_assertions::assert_impl_all!(Prefetch<crate::source::Managed>: Send, Sync, DeviceAccessible, crate::resource::HostAccessible);
+static_assertions::assert_not_impl_any!(Prefetch<crate::source::Cuda>: Clone, crate::resource::HostAccessible);
 
 impl Prefetch {
     pub(crate) const CARD: Card = Card {
@@ -71,66 +67,49 @@ impl<U: DeviceAccessible> Prefetch<U> {
     /// A layer over `upstream`, whose blocks migrate to its device.
     #[must_use]
     pub fn new(upstream: U) -> Self {
-        let hints = PrefetchBook::over(&upstream);
-        Self { upstream, hints }
-    }
-
-    /// What it stands over.
-    #[must_use]
-    pub fn upstream(&self) -> &U {
-        &self.upstream
-    }
-
-    /// Its book: whether the memory migrates, and the migrations so far.
-    #[must_use]
-    pub fn book(&self) -> &PrefetchBook {
-        &self.hints
-    }
-
-    /// Queues the migration of a block that was allocated on `stream` just now.
-    fn hint(&self, block: DevicePtr, bytes: usize, stream: StreamRef<'_>) {
-        // Asked for within a capture it would break it. The legacy stream says that there is none by an error.
-        if self.hints.migrates() == Some(false) || !matches!(stream.is_capturing(), Ok(false)) {
-            return;
-        }
-        let ordinal = self.upstream.device().ordinal();
-        let (address, to) = (block.address(), Location::Device(ordinal));
-        // SAFETY:
-        // - the range is memory that the device may touch (`DeviceAccessible`), and live, since it was allocated just now, and until the migration has run: what frees the block is ordered
-        //   after its allocation on this stream, and this is behind nothing but that.
-        // - the stream is live, because it is borrowed, and of this device, because the upstream has served it.
-        let queued = unsafe { stream.driver().prefetch_async(ordinal, address, bytes, to, stream.raw()) };
-        self.hints.note(&queued.map_err(Error::from));
+        let watch = PrefetchWatch(PrefetchBook::over(&upstream));
+        Self::over(upstream, watch)
     }
 }
 
-// SAFETY: the blocks are the upstream's, whose id it has and which keeps the contract. A migration changes no byte.
-unsafe impl<U: DeviceAccessible> Resource for Prefetch<U> {
-    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
-        let block = self.upstream.allocate(layout, stream)?;
-        if !layout.is_empty() {
-            self.hint(block, layout.bytes(), stream);
+impl Watch for PrefetchWatch {
+    type Book = PrefetchBook;
+    type Entry = ();
+
+    const SHARES_ID: bool = true;
+    const NEVER_PANICS: Option<Proven> = Some(Proven::OF_THIS_CRATE);
+
+    fn book(&self) -> &PrefetchBook {
+        &self.0
+    }
+
+    /// A migration is a call of the driver.
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
+    /// Queues the migration of a block that was allocated on a stream just now.
+    fn serve(&self, block: &WatchedBlock<'_>) {
+        let Some(stream) = block.stream() else { return };
+        // Asked for within a capture it would break it. The legacy stream says that there is none by an error.
+        if self.0.migrates() == Some(false) || !matches!(stream.is_capturing(), Ok(false)) {
+            return;
         }
-        Ok(block)
+        let ordinal = block.upstream().device().ordinal();
+        let (address, bytes, to) =
+            (block.block().address(), block.layout().bytes(), Location::Device(ordinal));
+        // SAFETY:
+        // - the range is memory that the device may touch: the upstream is `DeviceAccessible`, because only `Prefetch::new` makes
+        //   such a watch, and nobody else can call it. It is live, since it was allocated just now, and until the migration has run: what frees the block is
+        //   ordered after its allocation on this stream, and this is behind nothing but that.
+        // - the stream is live, because it is borrowed, and of this device, because the upstream has served it.
+        let queued = unsafe { stream.driver().prefetch_async(ordinal, address, bytes, to, stream.raw()) };
+        self.0.note(&queued.map_err(Error::from));
     }
-
-    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
-        self.upstream.allocate_sync(layout)
-    }
-
-    forward_resource!(unchanged upstream, except allocate, fmt_layer);
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Prefetch")
     }
-
-    fn layer(&self) -> Option<LayerBook<'_>> {
-        Some(LayerBook::of::<Self>(&self.hints))
-    }
-}
-
-impl<U> Layer for Prefetch<U> {
-    type Book = PrefetchBook;
 
     fn figures(hints: &PrefetchBook, to: &mut Figures<'_>) {
         to.counter("alluvion_prefetch_queued_total", "Blocks whose migration was queued.", hints.queued());
@@ -141,5 +120,3 @@ impl<U> Layer for Prefetch<U> {
         );
     }
 }
-
-blocks_of_upstream!(Prefetch, over DeviceAccessible);

@@ -1,7 +1,5 @@
 //! `Stats`: counts allocations and frees.
 
-#![expect(unsafe_code, reason = "forwards the contract of resources")]
-
 mod book;
 
 pub use book::{Counter, Counts, Scope, StatsBook, TagCounts};
@@ -9,14 +7,10 @@ use book::{SLACK_BYTES, SignedSize};
 
 use core::fmt;
 
-use crate::error::{Error, is_freed_by};
-use crate::forward_resource;
+use super::watched::{Proven, Watch, Watched, WatchedBlock, WatchedRequest};
+use crate::error::Error;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
-use crate::resource::{
-    AnyResource, DeviceAccessible, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, ResourceId,
-    blocks_of_upstream,
-};
-use crate::stream::StreamRef;
+use crate::resource::{AnyResource, Figures, Layout};
 
 /// Counts bytes and blocks: live, peak and total, and refused requests.
 ///
@@ -51,14 +45,16 @@ use crate::stream::StreamRef;
 /// assert_eq!((counts.bytes.live, counts.bytes.peak, counts.allocations.total), (0, 1 << 20, 1));
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub struct Stats<U = AnyResource> {
-    upstream: U,
+pub type Stats<U = AnyResource> = Watched<StatsWatch, U>;
+
+/// What a [`Stats`] does.
+#[derive(Debug)]
+pub struct StatsWatch {
     tally: StatsBook,
-    id: ResourceId,
     counts_empty: bool,
 }
 
-static_assertions::assert_impl_all!(Stats<crate::source::Cuda>: Send, Sync, DeviceAccessible);
+static_assertions::assert_impl_all!(Stats<crate::source::Cuda>: Send, Sync, crate::resource::DeviceAccessible);
 static_assertions::assert_impl_all!(Stats<crate::source::Pinned>: crate::resource::HostAccessible);
 static_assertions::assert_not_impl_any!(Stats<crate::source::Cuda>: Clone, crate::resource::HostAccessible);
 
@@ -94,7 +90,7 @@ impl<U> Stats<U> {
     /// ```
     #[must_use]
     pub fn with_slack(upstream: U, slack_bytes: usize) -> Self {
-        Self { upstream, tally: StatsBook::new(slack_bytes), id: ResourceId::unique(), counts_empty: false }
+        Self::over(upstream, StatsWatch { tally: StatsBook::new(slack_bytes), counts_empty: false })
     }
 
     /// Counts requests for zero bytes, too, as RMM does: a block of no bytes.
@@ -111,129 +107,66 @@ impl<U> Stats<U> {
     /// ```
     #[must_use]
     pub fn count_empty(mut self, counts_empty: bool) -> Self {
-        self.counts_empty = counts_empty;
+        self.watch_mut().counts_empty = counts_empty;
         self
-    }
-
-    /// The upstream.
-    #[must_use]
-    pub fn upstream(&self) -> &U {
-        &self.upstream
-    }
-
-    /// Its book.
-    #[must_use]
-    pub fn book(&self) -> &StatsBook {
-        &self.tally
     }
 
     /// The counts: see [`StatsBook::counts`].
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.tally.counts()
+        self.book().counts()
     }
+}
 
+impl StatsWatch {
     /// Whether a block of this layout is counted.
     #[inline]
     fn counts_one(&self, layout: Layout) -> bool {
         self.counts_empty || !layout.is_empty()
     }
-
-    #[inline]
-    fn note(&self, layout: Layout, outcome: &Result<DevicePtr, Error>) {
-        match outcome {
-            Ok(_) if !self.counts_one(layout) => {}
-            Ok(_) => self.tally.allocated(layout.bytes()),
-            Err(_) => self.tally.failed(),
-        }
-    }
-
-    #[inline]
-    fn forget(&self, layout: Layout) {
-        if self.counts_one(layout) {
-            self.tally.freed(layout.bytes());
-        }
-    }
-
-    /// A block that was counted as freed is out still: the upstream has refused it.
-    #[cold]
-    fn remember(&self, layout: Layout) {
-        if self.counts_one(layout) {
-            self.tally.not_freed(layout.bytes());
-        }
-    }
 }
 
-// SAFETY: the blocks are the upstream's, which keeps the contract; the id is this layer's own, so only what came through it
-// comes back through it.
-unsafe impl<U: Resource> Resource for Stats<U> {
-    #[inline]
-    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
-        let outcome = self.upstream.allocate(layout, stream);
-        self.note(layout, &outcome);
-        outcome
+impl Watch for StatsWatch {
+    type Book = StatsBook;
+    type Entry = ();
+
+    const SEES_EMPTY: bool = true;
+    const NEVER_PANICS: Option<Proven> = Some(Proven::OF_THIS_CRATE);
+
+    fn book(&self) -> &StatsBook {
+        &self.tally
     }
 
-    #[inline]
-    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
-        self.forget(layout);
-        // SAFETY: the caller's promises; a block with this id came from the upstream.
-        if !is_freed_by(|| unsafe { self.upstream.deallocate(block, layout, stream) }) {
-            self.remember(layout);
+    #[inline(always)]
+    fn serve(&self, block: &WatchedBlock<'_>) {
+        if self.counts_one(block.layout()) {
+            self.tally.allocated(block.layout().bytes());
         }
     }
 
-    #[inline]
-    fn allocate_at_once(&self, layout: Layout, stream: StreamRef<'_>) -> Option<DevicePtr> {
-        let block = self.upstream.allocate_at_once(layout, stream)?;
-        self.note(layout, &Ok(block));
-        Some(block)
+    #[inline(always)]
+    fn fail(&self, _: &WatchedRequest<'_>, _: &Error) {
+        self.tally.failed();
     }
 
-    #[inline]
-    unsafe fn deallocate_at_once(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) -> bool {
-        self.forget(layout);
-        // SAFETY: the caller's promises; a block with this id came from the upstream.
-        let is_free = unsafe { self.upstream.deallocate_at_once(block, layout, stream) };
-        if !is_free {
-            self.remember(layout);
+    #[inline(always)]
+    fn leave(&self, block: &WatchedBlock<'_>) -> Option<()> {
+        if self.counts_one(block.layout()) {
+            self.tally.freed(block.layout().bytes());
         }
-        is_free
+        Some(())
     }
 
-    #[inline]
-    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
-        let outcome = self.upstream.allocate_sync(layout);
-        self.note(layout, &outcome);
-        outcome
-    }
-
-    #[inline]
-    unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
-        self.forget(layout);
-        // SAFETY: the caller's promises; a block with this id came from the upstream.
-        if !is_freed_by(|| unsafe { self.upstream.deallocate_sync(block, layout) }) {
-            self.remember(layout);
+    #[cold]
+    fn stay(&self, block: &WatchedBlock<'_>, (): ()) {
+        if self.counts_one(block.layout()) {
+            self.tally.not_freed(block.layout().bytes());
         }
-    }
-
-    forward_resource!(unchanged upstream, except allocate, deallocate, id, fmt_layer);
-
-    fn id(&self) -> ResourceId {
-        self.id
     }
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Stats({})", SignedSize(self.tally.live_bytes()))
     }
-
-    fn layer(&self) -> Option<LayerBook<'_>> {
-        Some(LayerBook::of::<Self>(&self.tally))
-    }
-}
-
-impl<U> Layer for Stats<U> {
-    type Book = StatsBook;
 
     fn figures(tally: &StatsBook, to: &mut Figures<'_>) {
         // What was counted since the tally was made, whatever scopes there are.
@@ -259,5 +192,3 @@ impl<U> Layer for Stats<U> {
         }
     }
 }
-
-blocks_of_upstream!(Stats);

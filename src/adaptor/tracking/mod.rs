@@ -1,6 +1,6 @@
 //! `Tracking`: records every live block.
 
-#![expect(unsafe_code, reason = "forwards the contract of resources")]
+#![expect(unsafe_code, reason = "frees what its book says is live")]
 
 mod book;
 
@@ -10,14 +10,11 @@ pub use book::{
 
 use core::fmt;
 
+use super::watched::{Proven, Watch, Watched, WatchedBlock, WatchedRequest};
 use crate::contain::contain;
 use crate::error::{Error, Misuse, MisuseKind};
-use crate::forward_resource;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
-use crate::resource::{
-    AnyResource, DeviceAccessible, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, ResourceId,
-    blocks_of_upstream,
-};
+use crate::resource::{AnyResource, DevicePtr, Figures, Layout, Resource};
 use crate::size::Size;
 use crate::stream::{OnStream, StreamRef};
 use crate::sync::Arc;
@@ -57,18 +54,19 @@ use crate::sync::Arc;
 /// assert!(tracking.outstanding().is_clean());
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub struct Tracking<U = AnyResource> {
-    // Before the upstream, so that it reports before the memory goes.
+pub type Tracking<U = AnyResource> = Watched<TrackingWatch, U>;
+
+/// What a [`Tracking`] does.
+#[expect(missing_debug_implementations, reason = "holds a function, and no value of it is public")]
+pub struct TrackingWatch {
     register: TrackingBook,
-    upstream: U,
-    id: ResourceId,
     on_wrong_free: Option<OnWrongFree>,
 }
 
 /// What is told of wrong frees.
 type OnWrongFree = Arc<dyn Fn(&Misuse) + Send + Sync>;
 
-static_assertions::assert_impl_all!(Tracking<crate::source::Cuda>: Send, Sync, DeviceAccessible);
+static_assertions::assert_impl_all!(Tracking<crate::source::Cuda>: Send, Sync, crate::resource::DeviceAccessible);
 static_assertions::assert_impl_all!(Tracking<crate::source::Pinned>: crate::resource::HostAccessible);
 static_assertions::assert_not_impl_any!(Tracking<crate::source::Cuda>: Clone, crate::resource::HostAccessible);
 
@@ -88,13 +86,13 @@ impl<U> Tracking<U> {
     /// Records the blocks of `upstream`.
     #[must_use]
     pub fn new(upstream: U) -> Self {
-        Self { register: TrackingBook::new(), upstream, id: ResourceId::unique(), on_wrong_free: None }
+        Self::over(upstream, TrackingWatch { register: TrackingBook::new(), on_wrong_free: None })
     }
 
     /// Captures call stacks, of all allocations or of samples: see [`CallStacks`].
     #[must_use]
     pub fn call_stacks(mut self, of: CallStacks) -> Self {
-        self.register.set_stacks(of);
+        self.watch_mut().register.set_stacks(of);
         self
     }
 
@@ -117,26 +115,14 @@ impl<U> Tracking<U> {
     /// ```
     #[must_use]
     pub fn on_leak(mut self, report: impl Fn(&Holdings) + Send + Sync + 'static) -> Self {
-        self.register.set_on_leak(Arc::new(report));
+        self.watch_mut().register.set_on_leak(Arc::new(report));
         self
-    }
-
-    /// The upstream.
-    #[must_use]
-    pub fn upstream(&self) -> &U {
-        &self.upstream
-    }
-
-    /// Its book.
-    #[must_use]
-    pub fn book(&self) -> &TrackingBook {
-        &self.register
     }
 
     /// The live blocks: see [`TrackingBook::outstanding`].
     #[must_use]
     pub fn outstanding(&self) -> Holdings {
-        self.register.outstanding()
+        self.book().outstanding()
     }
 
     /// Reports each wrong free, and passes on what may be a block of the upstream, as RMM does: a block that is not in the book goes
@@ -166,66 +152,12 @@ impl<U> Tracking<U> {
     /// ```
     #[must_use]
     pub fn on_wrong_free(mut self, report: impl Fn(&Misuse) + Send + Sync + 'static) -> Self {
-        self.on_wrong_free = Some(Arc::new(report));
+        self.watch_mut().on_wrong_free = Some(Arc::new(report));
         self
-    }
-
-    /// Enters what was allocated.
-    #[inline]
-    fn note(&self, layout: Layout, stream: Option<StreamRef<'_>>, outcome: &Result<DevicePtr, Error>) {
-        if let Ok(block) = outcome
-            && !layout.is_empty()
-        {
-            self.register.enter(*block, layout, stream);
-        }
-    }
-
-    /// The layout with which the block may go to the upstream: the book is closed over it, or it is none.
-    #[inline]
-    fn lets_go(&self, block: DevicePtr, layout: Layout) -> Option<Layout> {
-        self.register.require_same_process().ok()?;
-        if layout.is_empty() {
-            return Some(layout);
-        }
-        match self.register.strike_out(block, layout) {
-            Ok(()) => Some(layout),
-            Err(misuse) => self.lets_go_wrong(&misuse, layout),
-        }
-    }
-
-    #[cold]
-    fn lets_go_wrong(&self, misuse: &Misuse, layout: Layout) -> Option<Layout> {
-        let Some(report) = &self.on_wrong_free else {
-            Error::of_misuse(*misuse).tell_who_frees();
-            return None;
-        };
-        contain(|| report(misuse));
-        match misuse.what {
-            // An address that went may be a new block of the upstream's.
-            MisuseKind::ForeignPointer | MisuseKind::DoubleFree => Some(layout),
-            MisuseKind::WrongSize { allocated_bytes } => {
-                let allocated = Layout::new(allocated_bytes, layout.align()).ok()?;
-                // Another thread may have freed it meanwhile, which is its block's only free then.
-                self.register.withdraw(misuse.block, allocated).map(|_| allocated)
-            }
-            _ => {
-                Error::of_misuse(*misuse).tell_who_frees();
-                None
-            }
-        }
     }
 }
 
 impl<U: Resource> Tracking<U> {
-    /// A free was refused: a driver that [asks](crate::driver::Driver::block_watch) hears of it.
-    #[cold]
-    fn tell_driver(&self, block: DevicePtr, layout: Layout, stream: Option<StreamRef<'_>>) {
-        if let Some(watch) = self.device().driver().block_watch() {
-            let (ordinal, stream) = (self.device().ordinal(), stream.map(StreamRef::raw));
-            watch.refuse("Tracking", ordinal, block.address(), layout.bytes(), stream);
-        }
-    }
-
     /// Frees a block as [`deallocate`](Resource::deallocate) does, if it is live. A block that is not live, or was
     /// allocated with another size, is refused with an error that says which, and left alone.
     ///
@@ -262,100 +194,131 @@ impl<U: Resource> Tracking<U> {
         stream: impl OnStream<'s>,
     ) -> Result<(), Error> {
         let stream = stream.stream_ref();
-        self.register.require_same_process()?;
+        self.book().require_same_process()?;
         self.device().require(stream.device())?;
         if layout.is_empty() {
             return Ok(());
         }
-        self.register.strike_out(block, layout).map_err(Error::of_misuse)?;
+        self.book().strike_out(block, layout).map_err(Error::of_misuse)?;
         // SAFETY:
         // - the block was in the register with this layout, so it is live and came from the upstream; it is struck out, so
         //   nobody else frees it.
         // - the caller promises the order of its uses; the stream is of this device.
-        unsafe { self.upstream.deallocate(block, layout, stream) };
+        unsafe { self.upstream().deallocate(block, layout, stream) };
         Ok(())
     }
 }
 
-// SAFETY: the blocks are the upstream's, which keeps the contract; the id is this layer's own, so only what came through it
-// comes back through it.
-unsafe impl<U: Resource> Resource for Tracking<U> {
-    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
-        self.register.require_same_process()?;
-        let outcome = self.upstream.allocate(layout, stream);
-        self.note(layout, Some(stream), &outcome);
-        outcome
-    }
-
-    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
-        if let Some(layout) = self.lets_go(block, layout) {
-            // SAFETY: the caller's promises; a block with this id came from the upstream.
-            unsafe { self.upstream.deallocate(block, layout, stream) };
-        } else {
-            self.tell_driver(block, layout, Some(stream));
+impl TrackingWatch {
+    /// What the book is closed over, or else the wrong free was reported.
+    #[inline]
+    fn lets_go(&self, block: DevicePtr, layout: Layout) -> Option<Option<Holding>> {
+        self.register.require_same_process().ok()?;
+        if layout.is_empty() {
+            return Some(None);
+        }
+        match self.register.strike_out(block, layout) {
+            Ok(holding) => Some(Some(holding)),
+            Err(misuse) => self.lets_go_wrong(&misuse, layout),
         }
     }
 
-    fn allocate_at_once(&self, layout: Layout, stream: StreamRef<'_>) -> Option<DevicePtr> {
-        if !self.register.is_quick() {
+    #[cold]
+    fn lets_go_wrong(&self, misuse: &Misuse, layout: Layout) -> Option<Option<Holding>> {
+        let Some(report) = &self.on_wrong_free else {
+            Error::of_misuse(*misuse).tell_who_frees();
             return None;
-        }
-        let block = self.upstream.allocate_at_once(layout, stream)?;
-        self.note(layout, Some(stream), &Ok(block));
-        Some(block)
-    }
-
-    unsafe fn deallocate_at_once(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) -> bool {
-        if !self.register.is_quick() {
-            return false;
-        }
-        // First, as in `deallocate`: once the upstream has the block, another thread may own the address.
-        let withdrawn = if layout.is_empty() { None } else { self.register.withdraw(block, layout) };
-        if withdrawn.is_none() && !layout.is_empty() {
-            // No live block: `deallocate` reports it.
-            return false;
-        }
-        // SAFETY: the caller's promises; a block with this id came from the upstream.
-        let is_free = unsafe { self.upstream.deallocate_at_once(block, layout, stream) };
-        if !is_free && let Some(withdrawn) = withdrawn {
-            self.register.put_back(withdrawn);
-        }
-        is_free
-    }
-
-    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
-        self.register.require_same_process()?;
-        let outcome = self.upstream.allocate_sync(layout);
-        self.note(layout, None, &outcome);
-        outcome
-    }
-
-    unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
-        if let Some(layout) = self.lets_go(block, layout) {
-            // SAFETY: the caller's promises; a block with this id came from the upstream.
-            unsafe { self.upstream.deallocate_sync(block, layout) };
-        } else {
-            self.tell_driver(block, layout, None);
+        };
+        contain(|| report(misuse));
+        match misuse.what {
+            // An address that went may be a new block of the upstream's.
+            MisuseKind::ForeignPointer | MisuseKind::DoubleFree => Some(None),
+            MisuseKind::WrongSize { allocated_bytes } => {
+                let allocated = Layout::new(allocated_bytes, layout.align()).ok()?;
+                // Another thread may have freed it meanwhile, which is its block's only free then.
+                self.register.withdraw(misuse.block, allocated).map(Some)
+            }
+            _ => {
+                Error::of_misuse(*misuse).tell_who_frees();
+                None
+            }
         }
     }
+}
 
-    forward_resource!(unchanged upstream, except allocate, deallocate, id, fmt_layer);
+impl Watch for TrackingWatch {
+    type Book = TrackingBook;
+    type Entry = Option<Holding>;
 
-    fn id(&self) -> ResourceId {
-        self.id
+    const SEES_EMPTY: bool = true;
+    const NEVER_PANICS: Option<Proven> = Some(Proven::OF_THIS_CRATE);
+
+    fn book(&self) -> &TrackingBook {
+        &self.register
+    }
+
+    #[inline(always)]
+    fn answers_at_once(&self) -> bool {
+        self.register.is_quick()
+    }
+
+    #[inline(always)]
+    fn admit(&self, _: &WatchedRequest<'_>) -> Result<(), Error> {
+        Ok(self.register.require_same_process()?)
+    }
+
+    #[inline(always)]
+    fn serve(&self, block: &WatchedBlock<'_>) {
+        if !block.layout().is_empty() {
+            self.register.enter(block.block(), block.layout(), block.stream());
+        }
+    }
+
+    #[inline(always)]
+    fn leave(&self, leaving: &WatchedBlock<'_>) -> Option<Option<Holding>> {
+        let (block, layout) = (leaving.block(), leaving.layout());
+        let gone = self.lets_go(block, layout);
+        // A driver that asks hears of a refusal.
+        if gone.is_none()
+            && let device = leaving.upstream().device()
+            && let Some(watch) = device.driver().block_watch()
+        {
+            let stream = leaving.stream().map(StreamRef::raw);
+            watch.refuse("Tracking", device.ordinal(), block.address(), layout.bytes(), stream);
+        }
+        gone
+    }
+
+    #[inline(always)]
+    fn leave_at_once(&self, leaving: &WatchedBlock<'_>) -> Option<Option<Holding>> {
+        if leaving.layout().is_empty() {
+            return Some(None);
+        }
+        // If it is no live block, `leave` reports it.
+        self.register.withdraw(leaving.block(), leaving.layout()).map(Some)
+    }
+
+    /// The size that it was allocated with, whatever its free names.
+    #[inline(always)]
+    fn layout_upstream(&self, gone: &Option<Holding>, layout: Layout, _: Proven) -> Layout {
+        match gone {
+            Some(gone) if gone.bytes != layout.bytes() => {
+                Layout::new(gone.bytes, layout.align()).unwrap_or(layout)
+            }
+            _ => layout,
+        }
+    }
+
+    #[cold]
+    fn stay(&self, _: &WatchedBlock<'_>, gone: Option<Holding>) {
+        if let Some(gone) = gone {
+            self.register.put_back(gone);
+        }
     }
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Tracking({} in {})", Size(self.register.live_bytes()), self.register.live_blocks())
     }
-
-    fn layer(&self) -> Option<LayerBook<'_>> {
-        Some(LayerBook::of::<Self>(&self.register))
-    }
-}
-
-impl<U> Layer for Tracking<U> {
-    type Book = TrackingBook;
 
     fn figures(register: &TrackingBook, to: &mut Figures<'_>) {
         let held = register.outstanding();
@@ -370,5 +333,3 @@ impl<U> Layer for Tracking<U> {
         }
     }
 }
-
-blocks_of_upstream!(Tracking);

@@ -161,3 +161,41 @@ pub fn forwards_frees<R: Resource>(bench: &Bench, wrap: impl Fn(Upstream) -> R) 
     }
     bench.check();
 }
+
+/// The adaptor has asked its upstream whether the host may touch the blocks, or says that it may.
+#[track_caller]
+pub fn forwards_host_access<R: Resource>(bench: &Bench, wrap: impl Fn(Upstream) -> R) {
+    let (upstream, adaptor) = put(bench, wrap);
+    assert!(
+        adaptor.host_access() || upstream.calls(Method::HostAccess) > 0,
+        "`{}` does not forward `host_access`: it says that the host may not touch its blocks, and has not asked its upstream",
+        name_of::<R>()
+    );
+}
+
+/// Whether blocks can sleep is the upstream's answer.
+#[track_caller]
+pub fn forwards_sleeping<R: Resource>(bench: &Bench, wrap: impl Fn(Upstream) -> R) {
+    let (upstream, adaptor) = put(bench, wrap);
+    assert!(
+        adaptor.sleeping().is_some() || upstream.calls(Method::Sleeping) > 0,
+        "`{}` does not forward `sleeping`: no container over it can sleep, whatever its upstream can",
+        name_of::<R>()
+    );
+}
+
+/// A block that is to be shared with another process is looked for in the upstream.
+#[track_caller]
+pub fn forwards_export<R: Resource>(bench: &Bench, wrap: impl Fn(Upstream) -> R) {
+    let (upstream, adaptor) = put(bench, wrap);
+    let stream = bench.stream();
+    let block = Block::of(&adaptor, bench.at_most(4096), stream.as_ref());
+    let exported = block.export();
+    block.free(stream.as_ref());
+    assert!(
+        upstream.calls(Method::Export) > 0,
+        "`{}` does not forward `export`: it answers {exported:?} and has not asked its upstream",
+        name_of::<R>()
+    );
+    bench.check();
+}

@@ -24,8 +24,8 @@ mod upkeep;
 pub use at_once::{at_once_changes_no_figure, at_once_takes_no_driver_call, blocks_at_once_are_ordered};
 pub use capture::captures_elsewhere_survive;
 pub use forwarding::{
-    forwards_device, forwards_frees, forwards_max_align, forwards_memory_info, forwards_synchronous_calls,
-    forwards_trim, forwards_upstream,
+    forwards_device, forwards_export, forwards_frees, forwards_host_access, forwards_max_align,
+    forwards_memory_info, forwards_sleeping, forwards_synchronous_calls, forwards_trim, forwards_upstream,
 };
 pub use handles::{erased_handles_free_every_block, every_handle_frees_every_block, ids_say_who_frees_what};
 pub use limits::{
@@ -121,7 +121,9 @@ pub fn clauses() -> impl Iterator<Item = (&'static str, Clause)> {
 ///
 /// ```
 /// # fn main() {}
-/// alluvion::resource_suite!(stats, adaptor |upstream| alluvion::ResourceExt::stats(upstream));
+/// alluvion::resource_suite!(aligned, adaptor |upstream| alluvion::ResourceExt::aligned(upstream, 4096).unwrap());
+/// // It hands out its upstream's blocks, all of them and as they are: so they can sleep, be shared, and be touched by the host.
+/// alluvion::resource_suite!(stats, unchanged adaptor |upstream| alluvion::ResourceExt::stats(upstream));
 /// ```
 ///
 /// Where a resource serves no block larger than some size, tell the bench:
@@ -179,6 +181,9 @@ macro_rules! resource_suite {
             forwards_frees
         ] }
     };
+    (@unchanged $($to:tt)*) => {
+        $crate::resource_suite! { $($to)* [forwards_host_access forwards_sleeping forwards_export] }
+    };
     (@pages $($to:tt)*) => {
         $crate::resource_suite! { $($to)* [
             pages_hold_what_is_written
@@ -230,6 +235,16 @@ macro_rules! resource_suite {
                 $wrap
             }, [any trim sim memory schedules limit]
             { @forwarding @stamp $bench, |$upstream: $crate::testing::Upstream| $wrap, }
+        }
+    };
+    ($name:ident on sim($bench:expr), unchanged adaptor |$upstream:ident| $wrap:expr) => {
+        $crate::resource_suite! {
+            @erased $name, $bench, |device| {
+                let $upstream = $crate::testing::Upstream::new(device);
+                $wrap
+            }, [any trim sim memory schedules limit]
+            { @forwarding @stamp $bench, |$upstream: $crate::testing::Upstream| $wrap, }
+            { @unchanged @stamp $bench, |$upstream: $crate::testing::Upstream| $wrap, }
         }
     };
     ($name:ident on sim($bench:expr), no_memory, |$device:ident| $make:expr) => {

@@ -146,10 +146,10 @@ impl TrackingBook {
     }
 
     /// A block goes, unless it is none.
-    pub(super) fn strike_out(&self, block: DevicePtr, layout: Layout) -> Result<(), Misuse> {
+    pub(super) fn strike_out(&self, block: DevicePtr, layout: Layout) -> Result<Holding, Misuse> {
         let known = self.live.of(block).lock().remove(block, layout);
         let what = match known {
-            Ok(_) => return Ok(()),
+            Ok(holding) => return Ok(holding),
             Err(MisuseKind::ForeignPointer) => self.around(block),
             Err(what) => what,
         };
