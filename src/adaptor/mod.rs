@@ -56,4 +56,4 @@ pub use thread_safe::{ThreadSafe, ThreadSafeBook};
 pub use tracking::{
     CallSite, CallStacks, CaptureCalls, Holding, Holdings, InterpretedCalls, Share, Tracking, TrackingBook,
 };
-pub use watched::{Proven, Watch, Watched, WatchedBlock, WatchedRequest};
+pub use watched::{Watch, Watched, WatchedBlock, WatchedRequest};

@@ -53,7 +53,6 @@ all!([Advice, CaptureId, CaptureMode, CaptureStatus, DeviceAttribute, FillValue,
     RawPool, RawStream, AddressRange, MemoryKind, PointerInfo, EventHandle, MemoryHandle, PointerHandle] are [Send Sync Copy]);
 // Made for a call, of what the call has.
 all!([WatchedRequest<'static>, WatchedBlock<'static>] are [Copy] not [Send Sync]);
-all!([Proven] are [Send Sync Copy]);
 all!([DevicePtr, Layout, Page, ResourceId, ErrorKind, StreamId, Epoch, Stamp, StreamKind, BlockRange, LedgerBlock] are [Send Sync Copy]);
 all!([AccessMode, HazardKind, StreamLabel, Fault, Live, Explored, Op, Summary, Swept, Footprint] are [Send Sync Copy]);
 all!([Misuse, MisuseKind, Cause, Relief, Growth, PageBudget, Reuse, Status, SegmentView, BlockView, BlockState] are [Send Sync Copy]);

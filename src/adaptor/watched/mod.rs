@@ -5,7 +5,8 @@
 mod pages;
 mod watch;
 
-pub use watch::{Proven, Watch, WatchedBlock, WatchedRequest};
+pub(super) use watch::Proven;
+pub use watch::{Watch, WatchedBlock, WatchedRequest};
 
 use core::fmt;
 

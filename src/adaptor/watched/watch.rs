@@ -207,7 +207,8 @@ pub trait Watch {
     }
 }
 
-/// The author's word for what the compiler cannot check. Only this crate can make one.
+/// The author's word for what the compiler cannot check. Only this crate can make one, or name it: it is exported nowhere, so that no
+/// watch of a user's can set `NEVER_PANICS`, nor write `layout_upstream`.
 #[derive(Clone, Copy, Debug)]
 #[doc(hidden)]
 pub struct Proven(());
