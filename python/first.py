@@ -3,7 +3,7 @@
 import alluvion
 
 with alluvion.simulated(memory="1 GiB") as sim:
-    stack = alluvion.resource("stats | tracking(stacks=all) | pool | cuda-async")
+    stack = alluvion.resource("stats | tracking(stacks=all) | auto")
     held = []
     with alluvion.using(stack):
         for name in ("orders", "customers"):

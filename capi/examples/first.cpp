@@ -20,7 +20,7 @@ int main() try {
         if (alv_machine_sim(nullptr, &machine) != ALV_OK || alv_set_machine(machine) != ALV_OK) return 1;
     }
     {
-        alluvion::resource pool("stats | pool | cuda-async");
+        alluvion::resource pool("stats | auto");
         alluvion::stream stream;
         alluvion::device_uvector<int> numbers(1000, stream, pool);
         numbers.set_element(7, 42, stream);

@@ -13,7 +13,7 @@ int main(void) {
     if (alv_machine_sim(NULL, &machine) != ALV_OK || alv_set_machine(machine) != ALV_OK) return 1;
 
     alv_resource *pool = NULL;
-    if (alv_resource_from_recipe("stats | pool | cuda-async", 0, &pool) != ALV_OK) {
+    if (alv_resource_from_recipe("stats | auto", 0, &pool) != ALV_OK) {
         fprintf(stderr, "%s\n", alv_last_error_message());
         return 1;
     }

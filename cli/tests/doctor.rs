@@ -109,6 +109,7 @@ fn a_simulated_gpu_is_examined() {
         ("export as a file descriptor", "ok"),
         ("export as a fabric handle", "missing"),
         ("allocation while capturing", "ok"),
+        ("auto", "note"),
     ] {
         let finding = finding(&device["findings"], name);
         assert_eq!(finding["verdict"], verdict, "{finding}");
@@ -116,6 +117,9 @@ fn a_simulated_gpu_is_examined() {
         if name == "virtual memory" {
             let detail = finding["detail"].as_str().expect("a finding has a detail");
             assert!(detail.contains("2048 KiB") && detail.contains("`Mapped` can be used"), "{finding}");
+        }
+        if name == "auto" {
+            assert_eq!(finding["detail"], "pool | mapped: a page of it can be mapped");
         }
         let line = format!("  {verdict:<7}  {name}");
         assert!(page.lines().any(|printed| printed.starts_with(&line)), "{page}");

@@ -3,7 +3,7 @@
 use core::fmt::{self, Write};
 
 use super::under::Under;
-use super::{Call, adaptors, sources, suballocators};
+use super::{Call, adaptors, auto, sources, suballocators};
 use crate::device::Device;
 use crate::error::Error;
 use crate::resource::card::Card;
@@ -67,7 +67,7 @@ impl fmt::Debug for Ingredient {
 
 /// Everything that may stand in a recipe: the layers, then the sources.
 pub fn ingredients() -> impl Iterator<Item = &'static Ingredient> + Clone {
-    adaptors::ALL.iter().chain(suballocators::ALL).chain(sources::ALL)
+    adaptors::ALL.iter().chain(suballocators::ALL).chain(auto::ALL).chain(sources::ALL)
 }
 
 /// All layers and sources of recipes, for people to read.

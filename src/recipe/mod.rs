@@ -44,6 +44,7 @@
 //! | `arena` | Takes a fixed amount when it is made, and gives streams large parts of it. |
 //! | `fixed-size` | Serves every request with blocks of one size; larger requests fail. |
 //! | `binning` | Serves small requests from bins, one for each power of two, and passes the others on. |
+//! | `auto` | The best pool that the device can have: over mapped, else cuda-async, else cuda. |
 //! | `cuda` | cuMemAlloc: a call to the driver for each block, and a free waits for the device. |
 //! | `cuda-async` | A pool of the driver's own, stream-ordered. |
 //! | `cuda-async-managed` | The driver's pool of managed memory, stream-ordered; needs CUDA 13.0. |
@@ -75,6 +76,7 @@
 
 mod adaptors;
 mod amount;
+mod auto;
 mod call;
 mod devices;
 mod ingredient;
@@ -90,6 +92,7 @@ mod under;
 mod value;
 
 use amount::Amount;
+pub use auto::Auto;
 pub(crate) use call::Call;
 pub use ingredient::{Ingredient, Parameter, help, ingredients};
 pub use recipe::Recipe;

@@ -1,10 +1,10 @@
 //! Stacks that are written down: what is understood, what is built, and where errors point.
 
 use alluvion::adaptor::{Allowance, Fallback, Logging, Stats};
-use alluvion::driver::DeviceAttribute;
-use alluvion::recipe::{Parameter, Recipe, help, ingredients};
-use alluvion::sim::SimConfig;
-use alluvion::source::{Cuda, CudaAsync, Null};
+use alluvion::driver::{Call, Code, DeviceAttribute};
+use alluvion::recipe::{Auto, Parameter, Recipe, help, ingredients};
+use alluvion::sim::{Fault, SimConfig};
+use alluvion::source::{Cuda, CudaAsync, Mapped, Null};
 use alluvion::suballoc::SuballocBook;
 use alluvion::tag::with_tag;
 use alluvion::testing::Bench;
@@ -574,4 +574,61 @@ proptest! {
         }
         prop_assert!(sim.hazards().is_empty(), "{}: {:?}", line, sim.hazards());
     }
+}
+
+#[test]
+fn auto_is_the_best_that_the_device_has() {
+    use DeviceAttribute::{MemoryPools, VirtualMemory};
+    for (lacks, recipe, made) in [
+        (&[][..], "pool | mapped", "Pool(0 B) > Mapped(gpu 0)"),
+        (&[VirtualMemory], "pool | cuda-async", "Pool(0 B) > CudaAsync(gpu 0)"),
+        (&[MemoryPools], "pool | mapped", "Pool(0 B) > Mapped(gpu 0)"),
+        (&[VirtualMemory, MemoryPools], "pool | cuda", "Pool(0 B) > Cuda(gpu 0)"),
+    ] {
+        let config = lacks.iter().fold(SimConfig::default(), |config, &lacks| config.attribute(lacks, 0));
+        let sim = Sim::with_config(config);
+        let auto = Auto::of(&sim.device(0)).unwrap();
+        assert_eq!(auto.recipe(), recipe);
+        assert_eq!(
+            auto.why().contains("no pages: the device has no virtual memory management"),
+            lacks.contains(&VirtualMemory)
+        );
+        assert_eq!(parse("auto").build(&sim.device(0)).unwrap().describe().to_string(), made);
+        assert_eq!(parse(recipe).build(&sim.device(0)).unwrap().describe().to_string(), made);
+    }
+}
+
+/// Some shared GPUs say that they map pages, and do not. A device that is full, and one that is lost, is no such device.
+#[test]
+fn auto_tries_a_page_and_believes_what_that_says() {
+    let made = |call, code| {
+        let sim = Sim::with_config(SimConfig::default());
+        sim.inject(Fault::every(call, code));
+        let made = parse("stats | auto").build(&sim.device(0)).map(|stack| stack.describe().to_string());
+        (made, sim.live())
+    };
+    for (call, code) in [
+        (Call::MemoryCreate, Code::NOT_SUPPORTED),
+        (Call::MemoryMap, Code::NOT_PERMITTED),
+        (Call::MemorySetAccess, Code::INVALID_DEVICE),
+    ] {
+        let (made, live) = made(call, code);
+        assert_eq!(made.unwrap(), "Stats(0 B) > Pool(0 B) > CudaAsync(gpu 0)");
+        assert_eq!((live.reservations, live.physical, live.mappings), (0, 0, 0), "{call:?}");
+    }
+    let (full, live) = made(Call::MemoryCreate, Code::OUT_OF_MEMORY);
+    assert!(full.unwrap_err().is_out_of_memory());
+    assert_eq!((live.reservations, live.physical), (0, 0));
+    let (lost, _) = made(Call::MemoryMap, Code::ILLEGAL_ADDRESS);
+    assert!(lost.unwrap_err().is_context_lost());
+}
+
+#[test]
+fn the_peers_of_auto_are_those_of_its_source() {
+    let sim = Sim::with_config(SimConfig::default().devices(2));
+    let stack = parse("auto(peers=all)").build(&sim.device(0)).unwrap();
+    let mapped = stack.find::<Mapped>().expect("it has pages");
+    assert_eq!(mapped.config().peer_devices().len(), 1);
+    let error = parse("auto(gpu=1)").build(&sim.device(0)).unwrap_err();
+    assert_eq!(error.column(), Some(10), "{error}");
 }

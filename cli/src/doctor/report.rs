@@ -3,6 +3,7 @@
 use std::fs;
 
 use alluvion::driver::DeviceAttribute;
+use alluvion::recipe::Auto;
 use alluvion::{Device, Error, ErrorKind, Machine};
 use serde::Serialize;
 
@@ -184,7 +185,13 @@ impl DeviceReport {
             Err(error) => report.findings.push(Finding::failed("memory", &Trouble::Library(error), advice)),
         }
         match device.capabilities() {
-            Ok(capabilities) => report.findings.extend(probes::examine(device, capabilities)),
+            Ok(capabilities) => {
+                report.findings.extend(probes::examine(device, capabilities));
+                // If it cannot be told, what was found above says why.
+                report
+                    .findings
+                    .extend(Auto::of(device).ok().map(|auto| Finding::note("auto", auto.to_string())));
+            }
             Err(error) => {
                 report.findings.push(Finding::failed("capabilities", &Trouble::Library(error), advice));
             }

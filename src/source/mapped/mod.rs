@@ -145,6 +145,14 @@ impl Mapped {
         Ok(Self { core: Arc::new(core) })
     }
 
+    /// As [`with_config`](Self::with_config), where a page can be had: also without peers and handle types one is tried, because some
+    /// shared GPUs say that they map pages and do not.
+    pub(crate) fn tried(device: &Device, config: MappedConfig) -> Result<Self, Error> {
+        let mapped = Self::with_config(device, config)?;
+        mapped.core.try_a_page()?;
+        Ok(mapped)
+    }
+
     /// The configuration.
     pub fn config(&self) -> &MappedConfig {
         &self.core.config

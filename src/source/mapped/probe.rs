@@ -14,6 +14,11 @@ impl MappedCore {
         if self.accessors.len() == 1 && self.config.exported_as() == HandleType::NONE {
             return Ok(());
         }
+        self.try_a_page()
+    }
+
+    /// Creates a page, maps it, and takes both back.
+    pub(super) fn try_a_page(&self) -> Result<(), Error> {
         let (range, block) = self.apart(self.unit).map_err(|error| self.not_exported(error))?;
         // SAFETY: page and range were made just now: the page has no address, and nothing is mapped in the range, which is as
         // long as the page.
