@@ -53,7 +53,8 @@ impl ResourceHandle {
             // Relaxed: a figure, which orders nothing.
             self.refused.fetch_add(1, Ordering::Relaxed);
             // Where a function of the program's frees within the free of a stack over it, the block of that one is refused, too.
-            refused.clone().tell_who_frees();
+            // SAFETY: a free of such a stack is under way then, and what was refused here is its block.
+            unsafe { refused.clone().tell_who_frees() };
         })
     }
 }

@@ -4,6 +4,8 @@
 //! that frees by its own books, as one in Python or in C, can: it frees within [`freeing`], and a layer that refuses a block says so by
 //! [`Error::tell_who_frees`]. Both are of the calling thread alone, so that what another thread frees meanwhile is not heard.
 
+#![expect(unsafe_code, reason = "has callers promise that a free is refused")]
+
 use core::cell::{Cell, RefCell};
 use core::mem;
 
@@ -63,9 +65,18 @@ pub fn freeing(free: impl FnOnce()) -> Result<(), Error> {
 impl Error {
     /// Tells whoever frees on this thread that a free was refused, and why. Where nobody listens by [`freeing`], it does nothing.
     ///
-    /// For layers, the crate's and those of your own: they call it where `deallocate` leaves a block alone.
+    /// For resources of your own: they call it where `deallocate` leaves a block alone. Layers above take the block in again then.
+    ///
+    /// # Safety
+    ///
+    /// A free is under way on this thread, of a resource that calls this, and its block is as live as before.
+    pub unsafe fn tell_who_frees(self) {
+        self.tell_of_refusal();
+    }
+
+    /// As [`tell_who_frees`](Self::tell_who_frees), for this crate, whose layers call it where they have left a block alone.
     #[cold]
-    pub fn tell_who_frees(self) {
+    pub(crate) fn tell_of_refusal(self) {
         TOLD.set(TOLD.get().wrapping_add(1));
         if EAR.get() != Ear::Open {
             return;
@@ -129,11 +140,11 @@ mod tests {
 
     #[test]
     fn the_first_that_is_told_is_heard_once() {
-        told(1).tell_who_frees();
+        told(1).tell_of_refusal();
         assert_eq!(said(freeing(|| ())), None, "nobody listened");
         let heard = freeing(|| {
-            told(3).tell_who_frees();
-            told(5).tell_who_frees();
+            told(3).tell_of_refusal();
+            told(5).tell_of_refusal();
         });
         assert_eq!(said(heard), Some(told(3).to_string()));
         assert_eq!(said(freeing(|| ())), None);
@@ -143,10 +154,10 @@ mod tests {
     fn each_of_two_that_are_nested_hears_its_own() {
         let mut inner = [None, None];
         let outer = freeing(|| {
-            inner[0] = said(freeing(|| told(3).tell_who_frees()));
-            told(5).tell_who_frees();
+            inner[0] = said(freeing(|| told(3).tell_of_refusal()));
+            told(5).tell_of_refusal();
             inner[1] = said(freeing(|| ()));
-            let _ = said(freeing(|| told(7).tell_who_frees()));
+            let _ = said(freeing(|| told(7).tell_of_refusal()));
         });
         assert_eq!(inner, [Some(told(3).to_string()), None]);
         assert_eq!(said(outer), Some(told(5).to_string()));
@@ -154,14 +165,14 @@ mod tests {
 
     #[test]
     fn what_was_answered_within_is_no_refusal_around_it() {
-        let answered = is_freed_by(|| assert!(freeing(|| told(3).tell_who_frees()).is_err()));
+        let answered = is_freed_by(|| assert!(freeing(|| told(3).tell_of_refusal()).is_err()));
         let told_on = is_freed_by(|| {
-            let refused = freeing(|| told(3).tell_who_frees()).expect_err("it was told");
-            refused.tell_who_frees();
+            let refused = freeing(|| told(3).tell_of_refusal()).expect_err("it was told");
+            refused.tell_of_refusal();
         });
         assert_eq!((answered, told_on), (true, false));
         assert_eq!(
-            said(freeing(|| assert!(!is_freed_by(|| told(3).tell_who_frees())))),
+            said(freeing(|| assert!(!is_freed_by(|| told(3).tell_of_refusal())))),
             Some(told(3).to_string())
         );
     }
@@ -170,19 +181,19 @@ mod tests {
     fn a_panic_closes_the_ear_again() {
         let caught = std::panic::catch_unwind(|| {
             freeing(|| {
-                told(3).tell_who_frees();
+                told(3).tell_of_refusal();
                 panic!("a layer of a user");
             })
         });
         assert!(caught.is_err());
-        told(5).tell_who_frees();
+        told(5).tell_of_refusal();
         assert_eq!(freeing(|| ()).map_err(|error| error.kind()), Ok::<(), ErrorKind>(()));
     }
 
     #[test]
     fn another_thread_is_not_heard() {
         let heard = freeing(|| {
-            let other = std::thread::spawn(|| told(3).tell_who_frees());
+            let other = std::thread::spawn(|| told(3).tell_of_refusal());
             other.join().expect("it does not panic");
         });
         assert_eq!(said(heard), None);

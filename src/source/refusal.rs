@@ -36,7 +36,7 @@ pub(super) fn block_of(
 /// Tells whoever frees that the driver knows no such block. Other failures mean that the context is lost, and the block with it.
 pub(super) fn of_free(freed: DriverResult<()>, block: DevicePtr, layout: Layout) {
     if let Err(DriverError { code: Code::INVALID_VALUE, .. }) = freed {
-        Error::of_misuse(Misuse { block, bytes: layout.bytes(), what: MisuseKind::NotOut }).tell_who_frees();
+        Error::of_misuse(Misuse { block, bytes: layout.bytes(), what: MisuseKind::NotOut }).tell_of_refusal();
     }
 }
 

@@ -78,7 +78,7 @@ all!([CudaAsync, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send] not
 all!([Pool<Cuda>, Arena<Cuda>, FixedSize<Cuda>, Binning<Cuda>, BinningBuilder<Cuda>] are [Send Sync] not [Clone]);
 all!([SuballocBook, GraphMemory<'static, Cuda>] are [Send Sync] not [Clone]);
 all!([Limiting<Cuda>, Budget<Cuda>, Reservation, FailureCallback<Cuda>, FailureCallbackBook, Fallback<Cuda, Pinned>, FallbackBook, ThreadSafeBook] are [Send Sync] not [Clone]);
-all!([Watched<(), Cuda>, Ledger<Cuda>, Stats<Cuda>, StatsBook, Tracking<Cuda>, TrackingBook, Scope<'static>] are [Send Sync] not [Clone]);
+all!([Ledger<Cuda>, Stats<Cuda>, StatsBook, Tracking<Cuda>, TrackingBook, Scope<'static>] are [Send Sync] not [Clone]);
 all!([Counter, Counts, TagCounts, CallStacks, CaptureCalls] are [Send Sync Copy]);
 all!([Holding, Holdings, Share, CallSite] are [Send Sync Clone] not [Copy]);
 all!([Allowance, SharedConfig, Member] are [Send Sync Clone] not [Copy]);
@@ -147,8 +147,10 @@ static_assertions::assert_obj_safe!(
 );
 
 /// Names that the rooms hand out and that are no types.
-const NO_TYPES: [&str; 21] = [
+const NO_TYPES: [&str; 22] = [
     "Watch",
+    // `Stats`, `Tracking` and others.
+    "Watched",
     "BlockWatch",
     "Shareable",
     "Iter",

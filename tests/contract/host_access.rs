@@ -15,6 +15,7 @@ use crate::every_source::{callback_over, view_of_default_pool};
 
 /// Each source, and whether its blocks are the host's too.
 const SOURCES: &[(&str, bool)] = &[
+    ("auto", false),
     ("cuda", false),
     ("cuda-async", false),
     ("cuda-async-managed", true),

@@ -30,4 +30,5 @@ mod shared_limit;
 mod stats;
 mod thread_safe;
 mod tracking;
+mod watched;
 mod wrong_frees;

@@ -137,7 +137,10 @@ impl DeviceMemoryResource {
                     // SAFETY: as above; the attempt before this one did nothing.
                     let freed = freeing(|| unsafe { owner.deallocate(block, layout, stream) });
                     // Where a function of the program's frees within the free of a stack over it, the block of that one is refused, too.
-                    freed.inspect_err(|refused| refused.clone().tell_who_frees())
+                    freed.inspect_err(|refused| {
+                        // SAFETY: where a free is under way around this one, its block is left alone, because this one was refused.
+                        unsafe { refused.clone().tell_who_frees() }
+                    })
                 })
             })
         });

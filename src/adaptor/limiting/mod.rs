@@ -17,7 +17,7 @@ use crate::resource::card::{ArgumentKind, Card, Parameter};
 /// of the pool. Under a pool they are its segments, and a pool that reaches the limit returns its empty segments before
 /// it fails.
 ///
-/// Over a resource with [`pages`](Resource::pages) it has pages, too: a page counts from the call that creates it to the
+/// Over a resource with [`pages`](crate::Resource::pages) it has pages, too: a page counts from the call that creates it to the
 /// call that releases it, and addresses count nothing. So `pool | limiting(1GiB) | mapped` limits the memory that the pool
 /// holds.
 ///

@@ -8,7 +8,7 @@ pub use book::PrefetchBook;
 
 use core::fmt;
 
-use super::watched::{Proven, Watch, Watched, WatchedBlock};
+use super::watched::{Proven, Watch, Watched, WatchedBlock, WatchedRequest};
 use crate::driver::Location;
 use crate::error::Error;
 use crate::resource::card::Card;
@@ -83,8 +83,8 @@ impl Watch for PrefetchWatch {
         &self.0
     }
 
-    /// A migration is a call of the driver.
-    fn answers_at_once(&self) -> bool {
+    /// A migration is a call of the driver; a free makes none.
+    fn admit_at_once(&self, _: &WatchedRequest<'_>) -> bool {
         false
     }
 

@@ -12,7 +12,7 @@ use core::fmt;
 
 use super::watched::{Proven, Watch, Watched, WatchedBlock, WatchedRequest};
 use crate::contain::contain;
-use crate::error::{Error, Misuse, MisuseKind};
+use crate::error::{Error, Misuse, MisuseKind, freeing};
 use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{AnyResource, DevicePtr, Figures, Layout, Resource};
 use crate::size::Size;
@@ -56,7 +56,7 @@ use crate::sync::Arc;
 /// ```
 pub type Tracking<U = AnyResource> = Watched<TrackingWatch, U>;
 
-/// What a [`Tracking`] does.
+/// What a [`Tracking`] does. Its register reports when the layer ends, while the memory is there.
 #[expect(missing_debug_implementations, reason = "holds a function, and no value of it is public")]
 pub struct TrackingWatch {
     register: TrackingBook,
@@ -181,7 +181,7 @@ impl<U: Resource> Tracking<U> {
     ///
     /// # Errors
     ///
-    /// `Misuse`; `DeviceMismatch` for a stream of another device.
+    /// `Misuse`, also where a layer below has refused it; `DeviceMismatch` for a stream of another device.
     ///
     /// # Safety
     ///
@@ -199,13 +199,14 @@ impl<U: Resource> Tracking<U> {
         if layout.is_empty() {
             return Ok(());
         }
-        self.book().strike_out(block, layout).map_err(Error::of_misuse)?;
+        let gone = self.book().strike_out(block, layout).map_err(Error::of_misuse)?;
         // SAFETY:
         // - the block was in the register with this layout, so it is live and came from the upstream; it is struck out, so
         //   nobody else frees it.
         // - the caller promises the order of its uses; the stream is of this device.
-        unsafe { self.upstream().deallocate(block, layout, stream) };
-        Ok(())
+        let freed = freeing(|| unsafe { self.upstream().deallocate(block, layout, stream) });
+        // A layer below has left it alone.
+        freed.inspect_err(|_| self.book().put_back(gone))
     }
 }
 
@@ -226,7 +227,7 @@ impl TrackingWatch {
     #[cold]
     fn lets_go_wrong(&self, misuse: &Misuse, layout: Layout) -> Option<Option<Holding>> {
         let Some(report) = &self.on_wrong_free else {
-            Error::of_misuse(*misuse).tell_who_frees();
+            Error::of_misuse(*misuse).tell_of_refusal();
             return None;
         };
         contain(|| report(misuse));
@@ -239,7 +240,7 @@ impl TrackingWatch {
                 self.register.withdraw(misuse.block, allocated).map(Some)
             }
             _ => {
-                Error::of_misuse(*misuse).tell_who_frees();
+                Error::of_misuse(*misuse).tell_of_refusal();
                 None
             }
         }
@@ -307,6 +308,10 @@ impl Watch for TrackingWatch {
             }
             _ => layout,
         }
+    }
+
+    fn end(&self) {
+        self.register.report_leaks();
     }
 
     #[cold]

@@ -9,10 +9,12 @@ pub(super) use watch::Proven;
 pub use watch::{Watch, WatchedBlock, WatchedRequest};
 
 use core::fmt;
+use core::mem::ManuallyDrop;
+use core::ops::Deref;
 
 use crate::contain::contain;
 use crate::driver::MemoryInfo;
-use crate::error::{Error, is_freed_by};
+use crate::error::{Error, freeing, is_freed_by};
 use crate::forward_resource;
 use crate::resource::{
     AnyResource, Describe, DeviceAccessible, DevicePtr, Figures, HostAccessible, Layer, LayerBook, Layout,
@@ -45,18 +47,44 @@ use crate::stream::StreamRef;
 /// let limited: Limiting<Cuda> = Cuda::new(&Sim::new().device(0)).limiting(1 << 20);
 /// assert_eq!(limit(&limited).limit_bytes(), 1 << 20);
 /// ```
-pub struct Watched<W, U = AnyResource> {
-    // Before the upstream, so that a book that reports when it goes does so while the memory is there.
-    watch: W,
+// The bound is what `Drop` needs.
+pub struct Watched<W: Watch, U = AnyResource> {
     upstream: U,
+    // Behind the upstream: a limit that processes share is left when the memory is back.
+    watch: Contained<W>,
     id: ResourceId,
+}
+
+/// A watch, whose destructor is called as its methods are.
+struct Contained<W: Watch>(ManuallyDrop<W>);
+
+impl<W: Watch> Deref for Contained<W> {
+    type Target = W;
+
+    #[inline(always)]
+    fn deref(&self) -> &W {
+        &self.0
+    }
+}
+
+impl<W: Watch> Drop for Contained<W> {
+    fn drop(&mut self) {
+        // SAFETY: this is the only place that drops it, and it is not used afterwards.
+        ask::<W, _>(|| unsafe { ManuallyDrop::drop(&mut self.0) });
+    }
+}
+
+impl<W: Watch, U> Drop for Watched<W, U> {
+    fn drop(&mut self) {
+        ask::<W, _>(|| self.watch.end());
+    }
 }
 
 impl<W: Watch, U> Watched<W, U> {
     /// A layer over `upstream` that `watch` watches.
     #[must_use]
     pub fn over(upstream: U, watch: W) -> Self {
-        Self { watch, upstream, id: ResourceId::unique() }
+        Self { upstream, watch: Contained(ManuallyDrop::new(watch)), id: ResourceId::unique() }
     }
 
     /// The upstream.
@@ -72,7 +100,7 @@ impl<W: Watch, U> Watched<W, U> {
     }
 
     pub(super) fn watch_mut(&mut self) -> &mut W {
-        &mut self.watch
+        &mut self.watch.0
     }
 }
 
@@ -81,8 +109,15 @@ impl<W: Watch, U> Watched<W, U> {
 fn ask<W: Watch, T>(method: impl FnOnce() -> T) -> Option<T> {
     match W::NEVER_PANICS {
         Some(_) => Some(method()),
-        None => contain(method),
+        None => ask_foreign(method),
     }
+}
+
+/// What is freed meanwhile, and refused, is nothing of whoever frees around this.
+fn ask_foreign<T>(method: impl FnOnce() -> T) -> Option<T> {
+    let mut answer = None;
+    let _ = freeing(|| answer = contain(method));
+    answer
 }
 
 /// What was admitted and has no block yet.
@@ -154,7 +189,10 @@ impl<W: Watch, U: Resource> Watched<W, U> {
         let admission = self.admission(layout, stream);
         let block = match allocate() {
             Ok(block) => block,
-            Err(error) => self.rescue(layout, stream, error, &allocate)?,
+            Err(error) => match self.rescue(layout, stream, error, &allocate) {
+                Ok(block) => block,
+                Err(error) => return Err(self.fail(admission, error)),
+            },
         };
         admission.keep();
         ask::<W, _>(|| self.watch.serve(&self.block(block, layout, stream)));
@@ -211,9 +249,16 @@ impl<W: Watch, U: Resource> Watched<W, U> {
                 "the watch of a layer panicked, or said of a request that a block came when none did",
             )
         };
-        let error = answer.and_then(Result::err).unwrap_or_else(broken);
+        Err(answer.and_then(Result::err).unwrap_or_else(broken))
+    }
+
+    /// The error of a request that was admitted: its room goes back before the watch hears of it.
+    #[cold]
+    fn fail(&self, admission: Admission<'_, W, U>, error: Error) -> Error {
+        let request = self.request(admission.layout, admission.stream);
+        drop(admission);
         ask::<W, _>(|| self.watch.fail(&request, &error));
-        Err(error)
+        error
     }
 
     /// Both ways to free.
@@ -230,7 +275,7 @@ impl<W: Watch, U: Resource> Watched<W, U> {
         }
         let entry = match ask::<W, _>(|| self.watch.leave(&self.block(block, layout, stream))) {
             Some(Some(entry)) => entry,
-            Some(None) => return,
+            Some(None) => return Self::tell_of_a_kept_block(),
             // It panicked, and has let nothing go.
             None => return free(layout),
         };
@@ -239,6 +284,14 @@ impl<W: Watch, U: Resource> Watched<W, U> {
             ask::<W, _>(|| self.watch.left(layout, entry));
         } else {
             self.stay(block, layout, stream, entry);
+        }
+    }
+
+    /// Layers above have the block still. One of this crate has said so, with its reason.
+    #[cold]
+    fn tell_of_a_kept_block() {
+        if W::NEVER_PANICS.is_none() {
+            Error::foreign("the watch of a layer keeps the block from its upstream").tell_of_refusal();
         }
     }
 
@@ -357,7 +410,7 @@ impl<W: Watch, U> Layer for Watched<W, U> {
     const NAME: Option<&'static str> = W::NAME;
 
     fn figures(book: &W::Book, to: &mut Figures<'_>) {
-        W::figures(book, to);
+        ask::<W, _>(|| W::figures(book, to));
     }
 }
 

@@ -52,9 +52,13 @@ unsafe impl<W: Watch, U: Resource> Pages for Watched<W, U> {
             refused => return Err(self.refuse(layout, None, None, refused)),
         }
         let admission = self.admission(layout, None);
-        let page = pages.create(bytes)?;
-        admission.keep();
-        Ok(page)
+        match pages.create(bytes) {
+            Ok(page) => {
+                admission.keep();
+                Ok(page)
+            }
+            Err(error) => Err(self.fail(admission, error)),
+        }
     }
 
     unsafe fn release(&self, page: Page) {

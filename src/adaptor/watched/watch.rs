@@ -24,13 +24,19 @@ use crate::stream::StreamRef;
 /// | a request that the upstream refuses | `admit`, the upstream, [`rescue`](Self::rescue), [`withdraw`](Self::withdraw), `fail` |
 /// | a free | [`leave`](Self::leave), the upstream, [`left`](Self::left) |
 /// | a free that a layer below refuses | `leave`, the upstream, [`stay`](Self::stay) |
+/// | a request at once | [`admit_at_once`](Self::admit_at_once), the upstream, `serve`, or else `withdraw`, and then as above |
+/// | a free at once | [`leave_at_once`](Self::leave_at_once), the upstream, `left`, or else `stay`, and then as above |
+/// | a page that is created, and released | `admit` or else `fail`; `left` |
+/// | the layer ends | [`end`](Self::end), the upstream, the destructor |
 ///
-/// `leave` comes before the upstream has the block back, `left` after it: a book of addresses is closed in `leave`, because another
+/// What may fail, or waits, belongs into `admit`: then there is no block yet that would have to go back. `leave` comes before the
+/// upstream has the block back, `left` after it: a book of addresses is closed in `leave`, because another
 /// thread may own the address when the upstream has it, and a limit gives its room back in `left`, because the upstream would
 /// else have more out than the limit for a moment.
 ///
 /// A method may panic, call the resource, or take its time. A panic is caught: a request whose `admit` panics fails, and a free
-/// whose `leave` panics is passed on.
+/// whose `leave` panics is passed on. The methods that are called at once may not wait, nor call a driver: one that has to says so by
+/// `admit_at_once`, or for frees too by [`answers_at_once`](Self::answers_at_once), and the conformance suite finds one that does not.
 ///
 /// # Examples
 ///
@@ -102,8 +108,8 @@ pub trait Watch {
     /// Whether it sees requests for zero bytes, which are passed on without it by default.
     const SEES_EMPTY: bool = false;
 
-    /// Whether it sees [pages](Resource::pages), each as a block, and so lets a suballocator have its upstream's. By default the
-    /// layer has none, because what is mapped through them would pass it unseen.
+    /// Whether it sees [pages](Resource::pages), and so lets a suballocator have its upstream's: each is admitted, and has left when it is
+    /// released. By default the layer has none, because what is mapped through them would pass it unseen.
     const SEES_PAGES: bool = false;
 
     /// The proof that no method panics: watches of this crate have read theirs, and so save the price of being called as foreign code.
@@ -135,13 +141,14 @@ pub trait Watch {
         Ok(())
     }
 
-    /// As [`admit`](Self::admit), for [`Resource::allocate_at_once`]: after `false` no figure has changed, because `admit` is asked next.
+    /// As [`admit`](Self::admit), for [`Resource::allocate_at_once`]: after `false` no figure has changed, because `admit` is asked next. So
+    /// a watch that counts in `admit`, and not in [`fail`](Self::fail), writes this, too.
     #[inline(always)]
     fn admit_at_once(&self, request: &WatchedRequest<'_>) -> bool {
         self.admit(request).is_ok()
     }
 
-    /// A request that was admitted has got no block.
+    /// A request that was admitted has got no block; if that was at once, it is admitted again.
     fn withdraw(&self, request: &WatchedRequest<'_>) {
         let _ = request;
     }
@@ -169,7 +176,8 @@ pub trait Watch {
         let _ = block;
     }
 
-    /// The block is about to be freed. `None` keeps it from the upstream: it is leaked, and whoever frees should be told.
+    /// The block is about to be freed, if it is what its free says. `None` keeps it from the upstream: it is leaked, and whoever frees is
+    /// told.
     #[inline(always)]
     fn leave(&self, block: &WatchedBlock<'_>) -> Option<Self::Entry> {
         let _ = block;
@@ -196,10 +204,13 @@ pub trait Watch {
         let _ = (layout, entry);
     }
 
-    /// The block is out still: a layer below has refused the free.
+    /// The block is out still: a layer below has refused the free, or has not freed it at once.
     fn stay(&self, block: &WatchedBlock<'_>, entry: Self::Entry) {
         let _ = (block, entry);
     }
+
+    /// The layer ends, and what is under it is there still.
+    fn end(&self) {}
 
     /// The figures of the memory, of which these are the upstream's.
     fn memory_info(&self, of_upstream: MemoryInfo) -> MemoryInfo {
@@ -258,7 +269,8 @@ impl fmt::Debug for WatchedRequest<'_> {
     }
 }
 
-/// A block that passes a [`Watched`](super::Watched), with the layout and the stream of the call. It is live while this is there.
+/// A block that passes a [`Watched`](super::Watched), with the layout and the stream of the call: live and nobody's yet in
+/// [`serve`](Watch::serve), and what a free names else.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchedBlock<'a> {
     pub(super) request: WatchedRequest<'a>,

@@ -340,7 +340,7 @@ impl<U: Resource> Engine<U> {
                 watch.refuse(self.book.config.name, ordinal, block.address(), *bytes, stream);
             }
         }
-        error.tell_who_frees();
+        error.tell_of_refusal();
     }
 
     /// Notes a block that comes back, for a ledger, for a tool and for the driver. Returns `false` if one of them knows it for no live

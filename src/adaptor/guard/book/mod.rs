@@ -322,7 +322,7 @@ impl GuardBook {
             let about = About { block, bytes: layout.bytes(), tag: Tag::NONE, stream };
             self.report(about, TrespassKind::NotLive);
             let misuse = Misuse { block, bytes: about.bytes, what: MisuseKind::NotOut };
-            Error::of_misuse(misuse).tell_who_frees();
+            Error::of_misuse(misuse).tell_of_refusal();
             return None;
         };
         if live.fence.plan.layout != layout {

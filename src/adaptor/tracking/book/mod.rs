@@ -90,6 +90,21 @@ impl TrackingBook {
         self.on_leak = Some(on_leak);
     }
 
+    /// Tells of what is live, and of the wrong frees, if there are any.
+    pub(super) fn report_leaks(&self) {
+        let left = self.outstanding();
+        if left.is_clean() {
+            return;
+        }
+        // A panic of the handler ends here, and so does a failure to write: a drop does not panic.
+        contain(|| match &self.on_leak {
+            Some(on_leak) => on_leak(&left),
+            None => {
+                let _ = writeln!(std::io::stderr(), "alluvion: a resource was dropped with {left}");
+            }
+        });
+    }
+
     /// The live blocks now. Concurrent allocations may be seen in part.
     #[must_use]
     pub fn outstanding(&self) -> Holdings {
@@ -231,22 +246,6 @@ impl BlockTags for TrackingBook {
 }
 
 /// Reports live blocks and wrong frees, if there are any: to the leak handler, else to the standard error stream.
-impl Drop for TrackingBook {
-    fn drop(&mut self) {
-        let left = self.outstanding();
-        if left.is_clean() {
-            return;
-        }
-        // A panic of the handler ends here, and so does a failure to write: a drop does not panic.
-        contain(|| match &self.on_leak {
-            Some(on_leak) => on_leak(&left),
-            None => {
-                let _ = writeln!(std::io::stderr(), "alluvion: a resource was dropped with {left}");
-            }
-        });
-    }
-}
-
 impl fmt::Debug for TrackingBook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TrackingBook({} out)", self.live_blocks())
