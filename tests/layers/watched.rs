@@ -1,7 +1,7 @@
 //! Watches of a program's own: which of their methods is called when, and what they cannot break.
 
 #![expect(unsafe_code, reason = "frees what it allocates, also wrongly")]
-#![expect(clippy::disallowed_types, reason = "what a test notes is no protocol")]
+#![expect(clippy::disallowed_types, reason = "a test has no model to be seen by")]
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
