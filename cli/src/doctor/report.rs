@@ -190,7 +190,7 @@ impl DeviceReport {
                 // If it cannot be told, what was found above says why.
                 report
                     .findings
-                    .extend(Auto::of(device).ok().map(|auto| Finding::note("auto", auto.to_string())));
+                    .extend(Auto::of(device).ok().map(|auto| Finding::ok("auto", auto.to_string())));
             }
             Err(error) => {
                 report.findings.push(Finding::failed("capabilities", &Trouble::Library(error), advice));

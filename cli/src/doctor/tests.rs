@@ -33,7 +33,7 @@ fn a_machine_that_can_do_everything_is_well() {
     let before = sim.device(0).memory_info().unwrap();
     let findings = examined(&sim);
     assert!(findings.iter().all(|finding| finding.verdict == Verdict::Ok), "{findings:#?}");
-    assert_eq!(findings.len(), 13);
+    assert_eq!(findings.len(), 14);
     sim.device(0).synchronize().unwrap();
     assert_eq!(sim.device(0).memory_info().unwrap(), before, "everything is given back");
     let live = sim.live();
