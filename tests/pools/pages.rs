@@ -250,6 +250,28 @@ fn within_a_budget_free_pages_move_instead_of_growing() {
     sim.assert_clean();
 }
 
+/// A budget that is never reached costs nothing, and one that nearly is, far less than a page of the smallest size for each.
+#[test]
+fn pages_are_short_against_what_the_budget_leaves() {
+    const GIB: usize = 1 << 30;
+    let pages = |budget: Option<f64>| {
+        let sim = Sim::with_config(SimConfig::default().memory_bytes(16 * GIB));
+        let config = budget.map_or_else(exact, |times| exact().budget(PageBudget::TimesPeak(times)));
+        let pool = pool(&sim, config);
+        let stream = sim.device(0).stream().unwrap();
+        let held: Vec<_> = (0..16).map(|_| Held::of(&pool, 128 * MIB, stream.as_ref())).collect();
+        let status = pool.status();
+        assert_eq!((status.reserved_bytes, status.moves), (2 * GIB, 0), "{budget:?}");
+        free_all(held, &stream);
+        status.pages
+    };
+    // Of the memory, 1/1024 are 16 MiB; a gap of 128 MiB has eight pages at least, where the budget leaves as much.
+    assert_eq!((pages(None), pages(Some(100.0)), pages(Some(2.0))), (128, 128, 128));
+    let (tight, tightest) = (pages(Some(1.1)), pages(Some(1.0)));
+    assert!((128..=400).contains(&tight), "{tight}");
+    assert_eq!(tightest, 1024, "nothing is left to move within");
+}
+
 #[test]
 fn a_pool_grows_past_its_budget_rather_than_wait() {
     let sim = machine(64);

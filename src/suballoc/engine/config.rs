@@ -46,3 +46,10 @@ impl Default for EngineConfig {
         }
     }
 }
+
+impl EngineConfig {
+    /// What the budget leaves beside so many live units; without one, all.
+    pub(super) fn slack_units(&self, peak_live: u64) -> u64 {
+        self.page_budget.map_or(u64::MAX, |limit| limit.units(peak_live).saturating_sub(peak_live))
+    }
+}
