@@ -93,9 +93,7 @@ fn choose(device: &Device, peers: &[Device]) -> Result<(Auto, AnyResource), Erro
             let auto = Auto { recipe: "pool | mapped", why: "a page of it can be mapped".to_owned() };
             return Ok((auto, AnyResource::new(mapped.pool(pool())?)));
         }
-        // A device that is full has pages all the same, and so would what is left to try be refused.
-        Err(error) if error.is_out_of_memory() || error.is_context_lost() => return Err(error),
-        Err(error) => why(&error),
+        Err(error) => why(error)?,
     };
     let no_pools =
         match CudaAsync::with_config(device, CudaAsyncConfig::default().peers(peers.iter().cloned())) {
@@ -103,15 +101,18 @@ fn choose(device: &Device, peers: &[Device]) -> Result<(Auto, AnyResource), Erro
                 let auto = Auto { recipe: "pool | cuda-async", why: format!("no pages: {no_pages}") };
                 return Ok((auto, AnyResource::new(source.pool(pool())?)));
             }
-            Err(error) if error.is_out_of_memory() || error.is_context_lost() => return Err(error),
-            Err(error) => why(&error),
+            Err(error) => why(error)?,
         };
     let source = Cuda::with_config(device, CudaConfig::default().peers(peers.iter().cloned()))?;
     let why = format!("no pages: {no_pages}; no pools of the driver: {no_pools}");
     Ok((Auto { recipe: "pool | cuda", why }, AnyResource::new(source.pool(pool())?)))
 }
 
-/// In a few words, if the error has them.
-fn why(error: &Error) -> String {
-    error.unsupported_detail().map_or_else(|| error.to_string(), |detail| detail.why.to_string())
+/// Why a source cannot be had, in a few words if the error has them. A device that is full or lost may have the source all the same, so
+/// there the error is the answer.
+fn why(error: Error) -> Result<String, Error> {
+    if error.is_out_of_memory() || error.is_context_lost() {
+        return Err(error);
+    }
+    Ok(error.unsupported_detail().map_or_else(|| error.to_string(), |detail| detail.why.to_string()))
 }

@@ -119,6 +119,12 @@ impl Mapped {
     /// peer that cannot access the memory of the device, which [`Error::refused_peer`] names; `DeviceMismatch` for a peer of another machine; `OutOfMemory` without
     /// the memory for the trial; as the driver says.
     pub fn with_config(device: &Device, config: MappedConfig) -> Result<Self, Error> {
+        let mapped = Self::untried(device, config)?;
+        mapped.core.try_config()?;
+        Ok(mapped)
+    }
+
+    fn untried(device: &Device, config: MappedConfig) -> Result<Self, Error> {
         let capabilities = device.capabilities()?;
         if !capabilities.virtual_memory {
             return Err(Error::unsupported(
@@ -141,14 +147,13 @@ impl Mapped {
             exported: Mutex::new(HashMap::new()),
             config,
         };
-        core.try_config()?;
         Ok(Self { core: Arc::new(core) })
     }
 
     /// As [`with_config`](Self::with_config), where a page can be had: also without peers and handle types one is tried, because some
     /// shared GPUs say that they map pages and do not.
     pub(crate) fn tried(device: &Device, config: MappedConfig) -> Result<Self, Error> {
-        let mapped = Self::with_config(device, config)?;
+        let mapped = Self::untried(device, config)?;
         mapped.core.try_a_page()?;
         Ok(mapped)
     }
