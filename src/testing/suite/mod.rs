@@ -221,6 +221,15 @@ macro_rules! resource_suite {
             { @typed @stamp $bench, |$device: &$crate::device::Device| $make, } $($typed)*
         }
     };
+    (@adaptor $name:ident, $bench:expr, |$upstream:ident| $wrap:expr, $($typed:tt)*) => {
+        $crate::resource_suite! {
+            @erased $name, $bench, |device| {
+                let $upstream = $crate::testing::Upstream::new(device);
+                $wrap
+            }, [any trim sim memory schedules limit]
+            { @forwarding @stamp $bench, |$upstream: $crate::testing::Upstream| $wrap, } $($typed)*
+        }
+    };
     (@untouched $name:ident, $bench:expr, |$device:ident| $make:expr, $groups:tt) => {
         $crate::resource_suite! {
             @module $name, $bench, MakeUntouched of |$device| Box::new($make), $groups
@@ -229,21 +238,11 @@ macro_rules! resource_suite {
     };
 
     ($name:ident on sim($bench:expr), adaptor |$upstream:ident| $wrap:expr) => {
-        $crate::resource_suite! {
-            @erased $name, $bench, |device| {
-                let $upstream = $crate::testing::Upstream::new(device);
-                $wrap
-            }, [any trim sim memory schedules limit]
-            { @forwarding @stamp $bench, |$upstream: $crate::testing::Upstream| $wrap, }
-        }
+        $crate::resource_suite! { @adaptor $name, $bench, |$upstream| $wrap, }
     };
     ($name:ident on sim($bench:expr), unchanged adaptor |$upstream:ident| $wrap:expr) => {
         $crate::resource_suite! {
-            @erased $name, $bench, |device| {
-                let $upstream = $crate::testing::Upstream::new(device);
-                $wrap
-            }, [any trim sim memory schedules limit]
-            { @forwarding @stamp $bench, |$upstream: $crate::testing::Upstream| $wrap, }
+            @adaptor $name, $bench, |$upstream| $wrap,
             { @unchanged @stamp $bench, |$upstream: $crate::testing::Upstream| $wrap, }
         }
     };
