@@ -10,8 +10,8 @@ use crate::resource::{Figures, Layer, Layout};
 use crate::size::Size;
 use crate::stream::StreamRef;
 
-/// What a [`Limiting`](crate::adaptor::Limiting) does and, within an allowance that others have too, a
-/// [`Budget`](crate::adaptor::Budget).
+/// The watch of a [`Limiting`](crate::adaptor::Limiting) and, of an allowance that others have too, of a
+/// [`Budget`](crate::adaptor::Budget): takes room for each block, and gives it back.
 ///
 /// Books of addresses close before the upstream has the block, because another thread may own the address afterwards. Here is no
 /// address, and room goes back after it: bytes that are given back before could be taken by another thread, whose block would then

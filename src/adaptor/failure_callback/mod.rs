@@ -70,7 +70,7 @@ const IDLE_ATTEMPTS: u32 = 3;
 /// ```
 pub type FailureCallback<U = AnyResource> = Watched<FailureCallbackWatch, U>;
 
-/// What a [`FailureCallback`] does.
+/// The watch of a [`FailureCallback`]: asks its handlers where the upstream is out of memory.
 #[derive(Debug)]
 pub struct FailureCallbackWatch {
     handlers: Handlers,

@@ -52,7 +52,7 @@ use crate::trace::Action;
 /// ```
 pub type Logging<U = AnyResource> = Watched<LoggingWatch, U>;
 
-/// What a [`Logging`] does.
+/// The watch of a [`Logging`]: writes a row for each call.
 #[derive(Debug)]
 pub struct LoggingWatch(Log);
 

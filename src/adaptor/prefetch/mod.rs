@@ -48,7 +48,7 @@ use crate::resource::{AnyResource, DeviceAccessible, Figures};
 /// ```
 pub type Prefetch<U = AnyResource> = Watched<PrefetchWatch, U>;
 
-/// What a [`Prefetch`] does. Its upstream is `DeviceAccessible`, because only [`Prefetch::new`] makes one.
+/// The watch of a [`Prefetch`]: has each fresh block migrate. Its upstream is `DeviceAccessible`, because only [`Prefetch::new`] makes one.
 #[derive(Debug)]
 pub struct PrefetchWatch(PrefetchBook);
 
@@ -100,8 +100,8 @@ impl Watch for PrefetchWatch {
             (block.block().address(), block.layout().bytes(), Location::Device(ordinal));
         // SAFETY:
         // - the range is memory that the device may touch: the upstream is `DeviceAccessible`, because only `Prefetch::new` makes
-        //   such a watch, and nobody else can call it. It is live, since it was allocated just now, and until the migration has run: what frees the block is
-        //   ordered after its allocation on this stream, and this is behind nothing but that.
+        //   such a watch, and nobody else can call it. The range is live, since it was allocated just now, and until the migration has run:
+        //   the free of the block is ordered after its allocation on this stream, and this is behind nothing but that.
         // - the stream is live, because it is borrowed, and of this device, because the upstream has served it.
         let queued = unsafe { stream.driver().prefetch_async(ordinal, address, bytes, to, stream.raw()) };
         self.0.note(&queued.map_err(Error::from));

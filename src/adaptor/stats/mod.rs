@@ -47,7 +47,7 @@ use crate::resource::{AnyResource, Figures, Layout};
 /// ```
 pub type Stats<U = AnyResource> = Watched<StatsWatch, U>;
 
-/// What a [`Stats`] does.
+/// The watch of a [`Stats`]: counts each block that comes and goes.
 #[derive(Debug)]
 pub struct StatsWatch {
     tally: StatsBook,
@@ -144,7 +144,6 @@ impl Watch for StatsWatch {
         }
     }
 
-    #[inline(always)]
     fn fail(&self, _: &WatchedRequest<'_>, _: &Error) {
         self.tally.failed();
     }

@@ -56,7 +56,7 @@ use crate::sync::Arc;
 /// ```
 pub type Tracking<U = AnyResource> = Watched<TrackingWatch, U>;
 
-/// What a [`Tracking`] does. Its register reports when the layer ends, while the memory is there.
+/// The watch of a [`Tracking`]: registers each block while it is live. The register reports when the layer ends, while the memory is there.
 #[expect(missing_debug_implementations, reason = "holds a function, and no value of it is public")]
 pub struct TrackingWatch {
     register: TrackingBook,
@@ -211,7 +211,7 @@ impl<U: Resource> Tracking<U> {
 }
 
 impl TrackingWatch {
-    /// What the book is closed over, or else the wrong free was reported.
+    /// The entry that the register has closed, if the block needs one. `None` for a block that stays: its wrong free was reported.
     #[inline]
     fn lets_go(&self, block: DevicePtr, layout: Layout) -> Option<Option<Holding>> {
         self.register.require_same_process().ok()?;

@@ -113,7 +113,7 @@ fn ask<W: Watch, T>(method: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-/// What is freed meanwhile, and refused, is nothing of whoever frees around this.
+/// Calls a method of a foreign watch. A free that is refused within it is not told to whoever frees around it.
 fn ask_foreign<T>(method: impl FnOnce() -> T) -> Option<T> {
     let mut answer = None;
     let _ = freeing(|| answer = contain(method));
@@ -279,12 +279,26 @@ impl<W: Watch, U: Resource> Watched<W, U> {
             // It panicked, and has let nothing go.
             None => return free(layout),
         };
-        let as_upstream_has_it = self.watch.layout_upstream(&entry, layout, Proven::OF_THIS_CRATE);
-        if is_freed_by(|| free(as_upstream_has_it)) {
+        self.give_back(block, layout, stream, entry, |layout| is_freed_by(|| free(layout)));
+    }
+
+    /// Frees a block that the watch has let go by `free`, which says whether the upstream has it, and tells the watch.
+    #[inline(always)]
+    fn give_back(
+        &self,
+        block: DevicePtr,
+        layout: Layout,
+        stream: Option<StreamRef<'_>>,
+        entry: W::Entry,
+        free: impl FnOnce(Layout) -> bool,
+    ) -> bool {
+        let is_free = free(self.watch.layout_upstream(&entry, layout, Proven::OF_THIS_CRATE));
+        if is_free {
             ask::<W, _>(|| self.watch.left(layout, entry));
         } else {
             self.stay(block, layout, stream, entry);
         }
+        is_free
     }
 
     /// Layers above have the block still. One of this crate has said so, with its reason.
@@ -352,15 +366,10 @@ unsafe impl<W: Watch, U: Resource> Resource for Watched<W, U> {
         }
         let leave = || self.watch.leave_at_once(&self.block(block, layout, Some(stream)));
         let Some(Some(entry)) = ask::<W, _>(leave) else { return false };
-        let as_upstream_has_it = self.watch.layout_upstream(&entry, layout, Proven::OF_THIS_CRATE);
-        // SAFETY: as above.
-        let is_free = unsafe { self.upstream.deallocate_at_once(block, as_upstream_has_it, stream) };
-        if is_free {
-            ask::<W, _>(|| self.watch.left(layout, entry));
-        } else {
-            self.stay(block, layout, Some(stream), entry);
-        }
-        is_free
+        self.give_back(block, layout, Some(stream), entry, |layout| {
+            // SAFETY: as above.
+            unsafe { self.upstream.deallocate_at_once(block, layout, stream) }
+        })
     }
 
     #[inline]
