@@ -91,8 +91,10 @@ pub(crate) unsafe fn allocate(
     layout: Layout,
     stream: CudaStream,
 ) -> Result<DevicePtr, Error> {
+    let at_once = |stream: StreamRef<'_>| resource.get().allocate_at_once(layout, stream).map(Ok);
+    let allocate = |stream: StreamRef<'_>| resource.get().allocate(layout, stream);
     // SAFETY: the caller's promise.
-    unsafe { stream::with(resource.device(), stream, |stream| resource.get().allocate(layout, stream)) }
+    unsafe { stream::with_or_at_once(resource.device(), stream, at_once, allocate) }
 }
 
 /// Allocates `bytes` bytes for work on `stream`: a stream of the resource's device, or 0 for its legacy default stream. `align`
@@ -136,6 +138,13 @@ pub unsafe extern "C" fn alv_deallocate_raw(
     boundary::unanswered("alv_deallocate", (), || {
         let Some((block, layout)) = self::block(block, bytes, align)? else { return Ok(()) };
         let resource = lend!(resource);
+        // SAFETY: the block came from this resource with this size and is given up, by the function's text.
+        let at_once =
+            |stream: StreamRef<'_>| unsafe { resource.get().deallocate_at_once(block, layout, stream) };
+        // SAFETY: a live stream of the device, by the function's text, on which the block's uses come before this point.
+        if unsafe { stream::visit(resource.device(), stream, at_once) } {
+            return Ok(());
+        }
         let deallocate = |stream: StreamRef<'_>| {
             // SAFETY: the block came from this resource with this size and is given up; its uses come before the stream's point, by
             // the function's text. Alignments up to 256 are one layout, as in `alv_allocate`.

@@ -52,6 +52,37 @@ pub(crate) unsafe fn with<T>(
     unsafe { device.raw_streams().with(raw(stream), body) }?
 }
 
+/// As [`with`]; `at_once` is asked first, which takes a block at once.
+///
+/// # Safety
+///
+/// As for [`with`]. `at_once` does nothing with the stream but take blocks by `allocate_at_once`.
+#[inline]
+pub(crate) unsafe fn with_or_at_once<T>(
+    device: &Device,
+    stream: CudaStream,
+    at_once: impl FnOnce(StreamRef<'_>) -> Option<Result<T, Error>>,
+    body: impl FnOnce(StreamRef<'_>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    // SAFETY: the caller's promise.
+    unsafe { device.raw_streams().with_or_at_once(raw(stream), at_once, body) }?
+}
+
+/// As [`with`], if the driver need not be asked which stream it is; `free` gives a block back at once.
+///
+/// # Safety
+///
+/// As for [`with`]. `free` does nothing with the stream but give blocks back by `deallocate_at_once`.
+#[inline]
+pub(crate) unsafe fn visit(
+    device: &Device,
+    stream: CudaStream,
+    free: impl FnOnce(StreamRef<'_>) -> bool,
+) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { device.raw_streams().visit(raw(stream), free) }
+}
+
 /// A stream that the library knows: a call with it needs no look-up, and a call that brings its bare handle while this is held
 /// needs no driver call.
 #[derive(Debug)]

@@ -11,19 +11,28 @@ pub(crate) struct EventPool {
     driver: Arc<dyn Driver>,
     ordinal: u32,
     spare: Mutex<Vec<RawEvent>>,
-    /// The number of streams that have ended with frees that no event covers, since the device was last waited for.
+    /// The number of streams that are known by their handles alone, which leave frees that no event covers.
+    fleeting: AtomicU64,
+    /// The bytes that those of them which have ended have left so, since the device was last waited for.
     open_ends: AtomicU64,
 }
 
 impl EventPool {
     pub(crate) fn new(driver: Arc<dyn Driver>, ordinal: u32) -> Arc<Self> {
-        Arc::new(Self { driver, ordinal, spare: Mutex::new(Vec::new()), open_ends: AtomicU64::new(0) })
+        let (fleeting, open_ends) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { driver, ordinal, spare: Mutex::new(Vec::new()), fleeting, open_ends })
     }
 
-    /// Notes that a stream has ended with frees that no event covers.
-    pub(super) fn note_open_end(&self) {
-        // Relaxed, here and below: the number decides how often events are recorded, and orders nothing.
-        self.open_ends.fetch_add(1, Ordering::Relaxed);
+    /// Notes that there is one more stream that is known by its handle alone.
+    pub(super) fn note_fleeting(&self) {
+        // Relaxed, here and below: the numbers decide how often events are recorded, and order nothing.
+        self.fleeting.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that one of them has ended, with frees of so many bytes that no event covers.
+    pub(super) fn note_end(&self, open: u64) {
+        self.fleeting.fetch_sub(1, Ordering::Relaxed);
+        self.open_ends.fetch_add(open, Ordering::Relaxed);
     }
 
     /// Notes that the device has been waited for.
@@ -31,9 +40,15 @@ impl EventPool {
         self.open_ends.store(0, Ordering::Relaxed);
     }
 
-    /// How many streams have ended so.
-    pub(super) fn open_ends(&self) -> u64 {
-        self.open_ends.load(Ordering::Relaxed)
+    /// How many bytes one of these streams may have freed without an event: `most`, less where all of them could leave more than
+    /// `of_all`, and nothing where those that have ended have.
+    #[inline]
+    pub(super) fn open_bytes_of_one(&self, most: u64, of_all: u64) -> u64 {
+        if self.open_ends.load(Ordering::Relaxed) >= of_all {
+            return 0;
+        }
+        let streams = self.fleeting.load(Ordering::Relaxed);
+        if streams * most <= of_all { most } else { of_all / streams }
     }
 
     /// An event with no other holder.

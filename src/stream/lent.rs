@@ -24,13 +24,24 @@ pub(super) struct Lent<'s> {
 }
 
 impl<'s> Lent<'s> {
+    /// Of a fleeting stream the caller has a lease.
     pub(super) fn new(device: &'s Device, timeline: &'s Arc<Timeline>, kind: StreamKind) -> Self {
+        Self::copy(device, timeline, kind, false)
+    }
+
+    /// A fleeting stream of which the caller has no lease, but keeps the entry: for a visit.
+    pub(super) fn visit(device: &'s Device, timeline: &'s Arc<Timeline>) -> Self {
+        Self::copy(device, timeline, StreamKind::Foreign, true)
+    }
+
+    fn copy(device: &'s Device, timeline: &'s Arc<Timeline>, kind: StreamKind, is_visit: bool) -> Self {
         // SAFETY: the copy is used through a shared reference alone and is not dropped, and the original is borrowed for as long as
         // the copy lives, so its count stays above 0.
         let device = unsafe { ptr::read(device) };
         // SAFETY: as above.
         let timeline = unsafe { ptr::read(timeline) };
-        let core = StreamCore { device, timeline, kind, courier: OnceLock::new(), this: Weak::new() };
+        let (courier, this) = (OnceLock::new(), Weak::new());
+        let core = StreamCore { device, timeline, kind, is_visit, courier, this };
         Self { core: ManuallyDrop::new(core), _keeps: PhantomData }
     }
 
@@ -41,7 +52,7 @@ impl<'s> Lent<'s> {
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        if self.core.timeline.is_fleeting() {
+        if self.core.timeline.is_fleeting() && !self.core.is_visit {
             self.core.timeline.rest();
         }
         drop(self.core.courier.take());

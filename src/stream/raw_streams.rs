@@ -27,13 +27,14 @@ use crate::sync::Arc;
 /// # Cost
 ///
 /// Two driver calls where the stream is known: whether it captures (18 ns on an H200), because the next one would break a capture, and
-/// its number (20 ns). The stream that a thread came with last is found without a shared lock.
+/// its number (20 ns). The stream that a thread came with last is found without a shared lock, and a block is given back on it with
+/// [no question](Self::visit): what would be another stream by now is found at the next allocation.
 ///
 /// The owner may destroy the stream after any call, so an event has to cover what was freed on it: 136 ns, and 6.6 µs where 16 threads
-/// record at once, because the driver has one lock. The first 256 frees of a stream are covered one by one, as are blocks of 64 KiB or
-/// more. After that an event covers up to 64 frees of small blocks in a [`Pool`](crate::Pool), 512 KiB at most. If the stream does not
-/// come again, the last of them serve no other stream until its device has been waited for: a trim, a sleep and the end of a pool do
-/// that where they must. They do not while a stream of the device captures that is at hand or [registered](Self::register), or a blocking
+/// record at once, because the driver has one lock. The first 256 frees of a stream are covered one by one. After that an event covers up
+/// to 1,024 frees in a [`Pool`](crate::Pool), and 32 MiB at most; less with more than two such streams, 64 MiB of a device in all. If the
+/// stream does not come again, the last of them serve no other stream until its device has been waited for: a trim, a sleep and the end of
+/// a pool do that where they must. They do not while a stream of the device captures that is at hand or [registered](Self::register), or a blocking
 /// one, for the wait would break the capture: a trim leaves that memory, a sleep fails, and the end of a pool leaks it. A capture of
 /// a non-blocking stream that nobody holds is not seen, and is broken.
 ///
@@ -42,7 +43,8 @@ use crate::sync::Arc;
 /// # Captures
 ///
 /// A stream that captures cannot be asked for its number. For as long as the capture lasts, it has a [`StreamId`](super::StreamId) of
-/// its own, one for each capture: nothing that was freed on the stream before is taken to be ordered with the capture.
+/// its own, one for each capture: nothing that was freed on the stream before is taken to be ordered with the capture. A block from before
+/// that is freed meanwhile, with no allocation of the thread in between, is behind the stream as it was before the capture.
 ///
 /// # Examples
 ///
@@ -85,6 +87,17 @@ struct Last {
     entry: Weak<RawEntry>,
     /// The number of registrations when the stream was none that is registered.
     generation: u64,
+}
+
+impl Last {
+    /// It came by this handle, and since the last registration.
+    #[inline]
+    fn is(&self, device: &Device, raw: RawStream, generation: u64) -> bool {
+        self.identity.raw == raw
+            && self.generation == generation
+            && self.machine == device.machine_number()
+            && self.ordinal == device.ordinal()
+    }
 }
 
 thread_local! {
@@ -152,25 +165,117 @@ impl RawStreams<'_> {
     ///
     /// As for [`stream`](Self::stream), until the call is over. A stream that the crate made lives as long as a handle to it is held.
     pub unsafe fn with<T>(self, raw: RawStream, body: impl FnOnce(StreamRef<'_>) -> T) -> Result<T, Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.with_or_at_once(raw, |_| None, body) }
+    }
+
+    /// As [`with`](Self::with), for a body that seldom needs the handle: `at_once` is asked first, without the locks that let others use it,
+    /// and `body` where that returns `None`. For functions that take a block by
+    /// [`Resource::allocate_at_once`](crate::Resource::allocate_at_once).
+    ///
+    /// # Errors
+    ///
+    /// As [`stream`](Self::stream). Neither is called then.
+    ///
+    /// # Safety
+    ///
+    /// As for [`with`](Self::with). `at_once` does nothing with the stream but take blocks by `allocate_at_once`.
+    pub unsafe fn with_or_at_once<T>(
+        self,
+        raw: RawStream,
+        at_once: impl FnOnce(StreamRef<'_>) -> Option<T>,
+        body: impl FnOnce(StreamRef<'_>) -> T,
+    ) -> Result<T, Error> {
+        if let Some(entry) = self.of_last_call(raw) {
+            self.device.machine().require_same_process()?;
+            // SAFETY: `raw` is live until the call is over, as the caller promises.
+            let entry = if unsafe { self.identify(raw) }? == entry.identity {
+                if let Some(answer) = at_once(Lent::visit(self.device, &entry.timeline).as_ref()) {
+                    self.table.note_use(&entry);
+                    return Ok(answer);
+                }
+                self.woken(&entry).then_some(entry)
+            } else {
+                None
+            };
+            // SAFETY: as above; it came with the handle of no default stream.
+            let entry = entry.map_or_else(|| unsafe { self.lease(raw) }, Ok)?;
+            return Ok(body(Lent::new(self.device, &entry.timeline, StreamKind::Foreign).as_ref()));
+        }
+        let answer = |stream: StreamRef<'_>| at_once(stream).unwrap_or_else(|| body(stream));
         if raw == RawStream::PER_THREAD {
             let timeline = PerThreadStream::timeline(self.device)?;
-            return Ok(body(Lent::new(self.device, &timeline, StreamKind::PerThread).as_ref()));
+            return Ok(answer(Lent::new(self.device, &timeline, StreamKind::PerThread).as_ref()));
         }
         if raw.is_default() {
-            return Ok(body(
+            return Ok(answer(
                 Lent::new(self.device, self.device.legacy_timeline(), StreamKind::Legacy).as_ref(),
             ));
         }
         // SAFETY: `raw` is live until the call is over, as the caller promises.
         if let Some(stream) = unsafe { self.table.registered.borrow(self.device, raw) } {
-            return Ok(body(stream));
+            return Ok(answer(stream));
         }
         if let Some(stream) = self.registered(raw) {
-            return Ok(body(stream.as_ref()));
+            return Ok(answer(stream.as_ref()));
         }
         // SAFETY: the stream is live, as the caller promises, and none of the default streams.
         let entry = unsafe { self.lease(raw) }?;
-        Ok(body(Lent::new(self.device, &entry.timeline, StreamKind::Foreign).as_ref()))
+        Ok(answer(Lent::new(self.device, &entry.timeline, StreamKind::Foreign).as_ref()))
+    }
+
+    /// Calls `free` with the stream of a raw handle, if the driver need not be asked which one it is: for functions that give a block back by
+    /// [`Resource::deallocate_at_once`](crate::Resource::deallocate_at_once). `false` if `free` is not called; then, and where it returns
+    /// `false`, the caller goes on with [`with`](Self::with).
+    ///
+    /// A thread that came with the handle last gets the stream of then. That it is the same one is for the next call to find; if it is
+    /// not, the block serves nobody before the device has been waited for.
+    ///
+    /// ```
+    /// use alluvion::driver::{Driver, StreamFlags};
+    /// use alluvion::{Layout, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let device = sim.device(0);
+    /// let pool = Cuda::new(&device).pool(PoolConfig::default())?;
+    /// let (layout, raw) = (Layout::from_bytes(1000)?, sim.stream_create(0, StreamFlags::default())?);
+    /// let streams = device.raw_streams();
+    /// let mut without_a_call = 0;
+    /// for _ in 0..1000 {
+    ///     // SAFETY: the stream is live.
+    ///     let block = unsafe { streams.with(raw, |stream| pool.allocate(layout, stream)) }??;
+    ///     // SAFETY: the block came from `pool` with this layout, on this stream, and nothing uses it.
+    ///     let at_once = |stream| unsafe { pool.deallocate_at_once(block, layout, stream) };
+    ///     // SAFETY: the stream is live.
+    ///     if unsafe { streams.visit(raw, at_once) } {
+    ///         without_a_call += 1;
+    ///     } else {
+    ///         // SAFETY: as above.
+    ///         unsafe { streams.with(raw, |stream| unsafe { pool.deallocate(block, layout, stream) }) }?;
+    ///     }
+    /// }
+    /// assert!(without_a_call > 700);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// As for [`stream`](Self::stream), until the call is over. `free` does nothing with the stream but give blocks back by
+    /// `deallocate_at_once`, whose uses are ordered on the stream that `raw` is.
+    #[inline]
+    pub unsafe fn visit(self, raw: RawStream, free: impl FnOnce(StreamRef<'_>) -> bool) -> bool {
+        if let Some(entry) = self.of_last_call(raw) {
+            return free(Lent::visit(self.device, &entry.timeline).as_ref());
+        }
+        if raw == RawStream::PER_THREAD {
+            return PerThreadStream::timeline(self.device)
+                .is_ok_and(|own| free(Lent::new(self.device, &own, StreamKind::PerThread).as_ref()));
+        }
+        if raw.is_default() {
+            return free(Lent::new(self.device, self.device.legacy_timeline(), StreamKind::Legacy).as_ref());
+        }
+        // SAFETY: `raw` is live until the call is over, as the caller promises.
+        unsafe { self.table.registered.borrow(self.device, raw) }.is_some_and(free)
     }
 
     /// From now on the raw handle of `stream` means this stream, for as long as a handle to it is held: with no driver call, and, if the
@@ -211,15 +316,32 @@ impl RawStreams<'_> {
     /// The thread has looked for the handle since the last registration, and came with it last.
     fn is_known_as_not_registered(self, raw: RawStream, generation: u64) -> bool {
         let known = LAST.try_with(|last| {
-            let last = last.borrow();
-            last.as_ref().is_some_and(|last| {
-                last.identity.raw == raw
-                    && last.generation == generation
-                    && last.machine == self.device.machine_number()
-                    && last.ordinal == self.device.ordinal()
-            })
+            last.borrow().as_ref().is_some_and(|last| last.is(self.device, raw, generation))
         });
         known.unwrap_or(false)
+    }
+
+    /// The entry that this thread came with last, if it had this handle and no stream has been registered since: the stream of the
+    /// handle, or one that is gone. Not the part of a stream in a capture, which may be over.
+    #[inline]
+    fn of_last_call(self, raw: RawStream) -> Option<Arc<RawEntry>> {
+        let entry = LAST.try_with(|last| {
+            let last = last.borrow();
+            let last = last.as_ref()?;
+            let is_it = matches!(last.identity.part, Part::Stream(_))
+                && last.is(self.device, raw, self.table.registered.generation());
+            if is_it { last.entry.upgrade() } else { None }
+        });
+        entry.ok().flatten()
+    }
+
+    /// Takes a lease of an entry; `false` if it has ended.
+    fn woken(self, entry: &RawEntry) -> bool {
+        let is_woken = entry.timeline.wake();
+        if is_woken {
+            self.table.note_use(entry);
+        }
+        is_woken
     }
 
     /// The entry of a stream, with a lease.
@@ -233,8 +355,7 @@ impl RawStreams<'_> {
         let generation = self.table.registered.generation();
         // SAFETY: the stream is live, as the caller promises.
         let identity = unsafe { self.identify(raw) }?;
-        let found = self.of_this_thread(identity).or_else(|| self.table.find(identity));
-        let entry = match found {
+        let entry = match self.of_this_thread(identity).or_else(|| self.table.find(identity)) {
             Some(entry) => entry,
             // SAFETY: the stream is live, as the caller promises, and none of the default streams.
             None => unsafe { self.enter(identity) }?,
@@ -271,9 +392,7 @@ impl RawStreams<'_> {
                 && last.ordinal == self.device.ordinal();
             if is_it { last.entry.upgrade() } else { None }
         });
-        let entry = entry.ok().flatten().filter(|entry| entry.timeline.wake())?;
-        self.table.note_use(&entry);
-        Some(entry)
+        entry.ok().flatten().filter(|entry| self.woken(entry))
     }
 
     fn remember(self, identity: RawIdentity, entry: &Arc<RawEntry>, generation: u64) {
@@ -315,11 +434,12 @@ impl RawStreams<'_> {
         timeline.wake();
         let entry = RawEntry::new(identity, timeline);
         for idle in self.table.add(&entry) {
-            if idle.timeline.end_at_rest() {
-                self.device.note_ended(idle.timeline.id());
-            } else {
-                // It has come again meanwhile.
-                self.table.put_back(idle);
+            // Whoever visits the stream has a share of the entry, and nobody gets one any more once it is taken out of its count.
+            match Arc::try_unwrap(idle) {
+                Ok(idle) if idle.timeline.end_at_rest() => self.device.note_ended(idle.timeline.id()),
+                // It has come again meanwhile, or is visited.
+                Ok(idle) => self.table.put_back(Arc::new(idle)),
+                Err(idle) => self.table.put_back(idle),
             }
         }
         Ok(entry)
@@ -335,6 +455,7 @@ mod tests {
     use crate::resource::{Layout, Resource};
     use crate::sim::{Fault, SimConfig};
     use crate::source::Cuda;
+    use crate::stream::StreamId;
     use crate::suballoc::{Pool, PoolConfig};
     use crate::testing::Stall;
     use crate::{Frontier, Sim};
@@ -439,6 +560,99 @@ mod tests {
         stall.let_go();
         device.machine().wait_quiescent(&block).unwrap();
         drop(other);
+        sim.assert_clean();
+    }
+
+    /// Whether a visit with the handle comes to the stream with this number.
+    fn visits(device: &Device, raw: RawStream, id: StreamId) -> bool {
+        // SAFETY: the tests pass streams that live, and nothing is done with them here.
+        unsafe { device.raw_streams().visit(raw, |stream| stream.id() == id) }
+    }
+
+    #[test]
+    fn a_visit_asks_nothing_and_is_of_the_handle_that_came_last() {
+        let sim = Sim::new();
+        let device = sim.device(0);
+        let (first, second) = (made(&sim, 0), made(&sim, 0));
+        let ids = [first, second].map(|raw| found(&device, raw).unwrap().id());
+        let own = device.stream().unwrap();
+        let before = sim.calls().total();
+        assert!(visits(&device, second, ids[1]) && !visits(&device, first, ids[0]));
+        for default in [device.default_stream(), (*device.per_thread_stream().unwrap()).clone()] {
+            assert!(visits(&device, default.raw(), default.id()));
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(!visits(&device, second, ids[1]), "another thread has not come with it"));
+        });
+        assert_eq!(sim.calls().total(), before);
+        // What is registered is another stream than the one of before.
+        // SAFETY: it lives until it is destroyed below, when the wrapper is gone.
+        let wrapped = unsafe { Stream::from_raw(&device, second) }.unwrap();
+        device.raw_streams().register(&wrapped);
+        assert!(!visits(&device, second, ids[1]));
+        device.raw_streams().register(&own);
+        assert_eq!(found(&device, own.raw()).unwrap().id(), own.id());
+        assert!(visits(&device, own.raw(), own.id()));
+        drop(wrapped);
+        // A capture is no stream to come back to.
+        sim.begin_capture(0, first, CaptureMode::Relaxed).unwrap();
+        let captured = found(&device, first).unwrap().id();
+        assert!(captured != ids[0] && !visits(&device, first, captured));
+        // SAFETY: the capture began above.
+        let graph = unsafe { sim.stream_end_capture(0, first) }.unwrap();
+        // SAFETY: it came from the capture, and was not launched.
+        unsafe { sim.graph_destroy(0, graph) }.unwrap();
+        [first, second].into_iter().for_each(|raw| end(&sim, 0, raw));
+    }
+
+    #[test]
+    fn a_visit_uses_no_handle_that_may_be_another_stream_by_now() {
+        let sim = Sim::new();
+        let device = sim.device(0);
+        let old = made(&sim, 0);
+        let id = found(&device, old).unwrap().id();
+        end(&sim, 0, old);
+        let new = made(&sim, 0);
+        assert_eq!(new, old, "the machine gives handles out again");
+        let mut kept = None;
+        let visit = |stream: StreamRef<'_>| {
+            assert_eq!(stream.id(), id, "the one that came last");
+            assert!(stream.synchronize().is_err() && stream.is_idle().is_err() && stream.record().is_err());
+            kept = Some(stream.to_stream());
+            true
+        };
+        // SAFETY: the stream is live. What is done with it is done to show that nothing comes of it.
+        assert!(unsafe { device.raw_streams().visit(new, visit) });
+        // What is kept of it is the stream that the handle is.
+        let kept = kept.unwrap();
+        assert!(kept.id() != id && kept.id() == found(&device, new).unwrap().id());
+        let mut stall = Stall::on(&kept);
+        assert!(!kept.is_idle().unwrap());
+        stall.let_go();
+        kept.synchronize().unwrap();
+        drop(kept);
+        end(&sim, 0, new);
+        sim.assert_clean();
+    }
+
+    #[test]
+    fn a_stream_that_is_visited_does_not_end() {
+        let sim = Sim::new();
+        let device = sim.device(0);
+        let visited = made(&sim, 0);
+        let id = found(&device, visited).unwrap().id();
+        let others: Vec<_> = (0..2 * KEPT).map(|_| made(&sim, 0)).collect();
+        let come = || others.iter().for_each(|&raw| drop(found(&device, raw).unwrap()));
+        let visit = |stream: StreamRef<'_>| {
+            std::thread::scope(|scope| scope.spawn(come).join()).expect("each is found");
+            assert_eq!(stream.id(), id);
+            device.raw_streams().table.entries.lock().iter().any(|entry| entry.timeline.id() == id)
+        };
+        // SAFETY: the stream is live, and nothing is done with it.
+        assert!(unsafe { device.raw_streams().visit(visited, visit) });
+        come();
+        assert!(!visits(&device, visited, id));
+        others.into_iter().chain([visited]).for_each(|raw| end(&sim, 0, raw));
         sim.assert_clean();
     }
 

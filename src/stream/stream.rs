@@ -44,6 +44,8 @@ pub(super) struct StreamCore {
     pub(super) device: Device,
     pub(super) timeline: Arc<Timeline>,
     pub(super) kind: StreamKind,
+    /// The driver was not asked whether the handle still is this stream's: see [`RawStreams::visit`](super::RawStreams::visit).
+    pub(super) is_visit: bool,
     /// See [`StreamRef::courier`].
     pub(super) courier: OnceLock<Stream>,
     /// The handle that this is in; none in a [`Lent`](super::lent::Lent).
@@ -89,8 +91,14 @@ impl Stream {
     /// A handle for a default stream, whose timeline the device or the thread keeps.
     pub(crate) fn with_timeline(device: &Device, timeline: Arc<Timeline>, kind: StreamKind) -> Self {
         let (device, courier) = (device.clone(), OnceLock::new());
-        let core =
-            |this: &Weak<StreamCore>| StreamCore { device, timeline, kind, courier, this: Weak::clone(this) };
+        let core = |this: &Weak<StreamCore>| StreamCore {
+            device,
+            timeline,
+            kind,
+            is_visit: false,
+            courier,
+            this: Weak::clone(this),
+        };
         Self { core: Arc::new_cyclic(core) }
     }
 
@@ -418,11 +426,23 @@ impl<'s> StreamRef<'s> {
         }
         // It is lent for a call. A default stream never ends. A fleeting one has a lease, so that it can be had once more; not in a
         // child of a fork, where no lease is given up either.
+        if self.core.is_visit {
+            return self.kept_of_visit();
+        }
         let timeline = Arc::clone(&self.core.timeline);
         if timeline.is_fleeting() {
             timeline.wake();
         }
         Stream::with_timeline(&self.core.device, timeline, self.core.kind)
+    }
+
+    /// The stream that the handle of a visit means, which the driver is asked for.
+    #[cold]
+    fn kept_of_visit(self) -> Stream {
+        // SAFETY: whoever visits says that the handle is live as long as what is made of it here, and it names no default stream.
+        let found = unsafe { self.device().raw_streams().stream(self.core.timeline.raw()) };
+        // Without an answer no call of this context succeeds any more.
+        found.unwrap_or_else(|_| self.device().default_stream())
     }
 
     /// The point that all work submitted so far lies before. Not covered by an event, even if the stream has another owner.
@@ -446,10 +466,10 @@ impl<'s> StreamRef<'s> {
         self.timeline().release_block(bytes)
     }
 
-    /// As [`release`](Self::release), without a driver call; `None` if one is needed.
+    /// As [`release_block`](Self::release_block), without a driver call; `None` if one is needed.
     #[inline]
-    pub(crate) fn release_at_once(self) -> Option<Stamp> {
-        self.timeline().release_at_once()
+    pub(crate) fn release_at_once(self, bytes: usize) -> Option<Stamp> {
+        self.timeline().release_at_once(bytes)
     }
 
     /// Returns `true` if this stream may use, next, memory with that frontier: for each point it is the stream itself, or

@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "destroys raw streams")]
 
+use super::points::ONE_FREE;
 use super::state::Phase;
 use super::{Ending, Timeline};
 use crate::contain::contain;
@@ -53,6 +54,9 @@ impl Timeline {
                     state.phase = Phase::Resting;
                     // Relaxed: as above.
                     state.last = Some(newest.max(Epoch(self.deferred.load(Ordering::Relaxed))));
+                    if state.pins == 0 {
+                        return;
+                    }
                     break;
                 }
                 state.pins += 1;
@@ -83,7 +87,7 @@ impl Timeline {
         self.state.lock_unless_forked().is_some_and(|state| state.phase == Phase::Resting)
     }
 
-    /// Ends a fleeting stream that rests, without a driver call. Returns `false`, and does nothing, if it is lent again.
+    /// Ends a fleeting stream that rests, without a driver call. Returns `false`, and does nothing, if it is lent again. Nobody visits it.
     pub(crate) fn end_at_rest(&self) -> bool {
         let Some(mut state) = self.state.lock_unless_forked() else { return false };
         if state.phase != Phase::Resting || state.pins > 0 {
@@ -93,9 +97,9 @@ impl Timeline {
         let ended = state.end_if_unpinned();
         drop(state);
         self.end(ended);
-        if self.has_open_end() {
-            self.events.note_open_end();
-        }
+        // Relaxed: whoever counted has given its lease or its share of the entry up.
+        let open = if self.has_open_end() { self.open.load(Ordering::Relaxed) % ONE_FREE } else { 0 };
+        self.events.note_end(open);
         true
     }
 
@@ -177,6 +181,6 @@ impl Timeline {
     /// Returns `true`, for ever after, if the stream is gone and all its work is known to be over.
     pub(crate) fn is_over(&self) -> bool {
         let Some(state) = self.state.lock_unless_forked() else { return false };
-        state.phase == Phase::Gone && state.last.is_some_and(|last| self.is_done(last))
+        state.phase == Phase::Gone && state.last.is_some_and(|last| self.is_done(self.last_of_all(last)))
     }
 }

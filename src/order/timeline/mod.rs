@@ -19,9 +19,14 @@
 //! - **Retire**: the last handle notes the epoch that the last work lies in, covers the stream once more, publishes that cover,
 //!   and only then releases the stream. A thread that is recording holds a *pin*; dropping the last pin destroys the stream. A
 //!   stream with another owner may be gone as soon as the last handle is, so there the last handle waits for the pins.
-//! - **Defer**: a free of a small block on a *fleeting* stream that comes again and again is covered with later ones. Its point is not
+//! - **Defer**: a free of a block on a *fleeting* stream that comes again and again is covered with later ones. Its point is not
 //!   handed out but to the pool that keeps the block, and is out of reach of other streams until an event covers it or the device has
 //!   been waited for.
+//! - **Visit**: such a free takes no lease where the thread came with the handle last, and does not ask the driver whether the handle
+//!   still is this stream's. If it is, the next lease vouches for that: a stream that lives now has lived since. If it is another one's,
+//!   this stream is gone and takes no lease again, so its newest epoch, in which the free lies, is over when the device has been waited
+//!   for. While nobody holds a lease, nothing is recorded and nothing waited for by the handle. A visit holds the entry, which keeps the
+//!   timeline from ending.
 //! - **Rest**: a *fleeting* timeline is of a stream that its owner lends for a call at a time. While it is lent, it has *leases*. The
 //!   last lease covers the newest point that was handed out, unless an event does, goes to rest, and waits for the pins. At rest no
 //!   pin is taken, so that the handle, which may be of another stream by now, reaches no call of the driver.
@@ -106,6 +111,9 @@ impl Timeline {
     ) -> Self {
         let Underlying { raw, owner, ending, eager, fleeting } = stream;
         let lent = matches!(ending, Ending::Leave(Some(_)));
+        if fleeting {
+            events.note_fleeting();
+        }
         let state = TimelineState {
             phase: Phase::Live,
             last: None,

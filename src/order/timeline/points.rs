@@ -8,20 +8,18 @@ use crate::sync::{Ordering, fence};
 /// covered. In the models after the first one.
 const COVERS_OF_A_GUEST: u64 = if cfg!(loom) { 1 } else { 256 };
 
-/// A free of a fleeting stream that comes again is covered at once from this size on.
-const DEFERRED_BYTES: usize = 64 << 10;
+/// At most this much is freed without an event, and so many times. An event and the call that records it cost 450 ns on an H200, and
+/// 6.6 us where sixteen threads record: for blocks of 1 MiB that is a 32nd of it for each pair, and for small ones next to nothing. What
+/// no event covers waits for the stream, or for the device.
+const OPEN_BYTES: u64 = 32 << 20;
+const OPEN_FREES: u64 = if cfg!(loom) { 2 } else { 1024 };
 
-/// At most this much is freed without an event, and so many times. An event costs 136 ns on an H200, and 6.6 us where sixteen threads
-/// record: a sixty-fourth of that is the cost of a pair or less. What no event covers waits for the stream, or for the device.
-const OPEN_BYTES: u64 = 512 << 10;
-const OPEN_FREES: u64 = if cfg!(loom) { 2 } else { 64 };
-
-/// With so many streams that have ended with frees that no event covers, every free is covered, until the device has been waited for:
-/// that much memory at most, times [`OPEN_BYTES`], waits for it.
-const OPEN_ENDS: u64 = 64;
+/// So much at most waits for a device in all: with more streams of callers each may leave less, and when those that have ended have
+/// left so much, every free is covered, until the device has been waited for.
+const OPEN_BYTES_OF_ALL: u64 = 64 << 20;
 
 /// One free in the count of `open`, above its bytes.
-const ONE_FREE: u64 = 1 << 40;
+pub(super) const ONE_FREE: u64 = 1 << 40;
 
 impl Timeline {
     /// The point that all work submitted so far lies before. Frees and uses carry it.
@@ -55,32 +53,46 @@ impl Timeline {
     /// covered: the event may come with a later free.
     #[inline]
     pub(crate) fn release_block(&self, bytes: usize) -> Stamp {
-        if self.fleeting && bytes < DEFERRED_BYTES { self.defer(bytes) } else { self.release() }
+        if self.fleeting { self.defer(bytes, true).unwrap_or_else(|| self.release()) } else { self.release() }
     }
 
-    fn defer(&self, bytes: usize) -> Stamp {
+    /// As [`release_block`](Self::release_block), if that takes no driver call.
+    #[inline]
+    pub(crate) fn release_at_once(&self, bytes: usize) -> Option<Stamp> {
+        match (self.eager, self.fleeting) {
+            (false, _) => Some(self.now()),
+            (true, true) => self.defer(bytes, false),
+            (true, false) => None,
+        }
+    }
+
+    /// The point of a free that is covered with a later one, or, where `with_event` says so and it is time for an event, with all that
+    /// have none. `None` if the free is to have an event of its own, or an event and none may be recorded.
+    fn defer(&self, bytes: usize, with_event: bool) -> Option<Stamp> {
+        let bytes = bytes as u64;
         fence(Ordering::Acquire);
         // Relaxed, with the fence: as in `now`.
         let epoch = self.epoch.load(Ordering::Relaxed);
+        let most = self.events.open_bytes_of_one(OPEN_BYTES, OPEN_BYTES_OF_ALL);
         // Each event begins an epoch.
-        if epoch <= COVERS_OF_A_GUEST || self.events.open_ends() >= OPEN_ENDS {
-            return self.release();
+        if epoch <= COVERS_OF_A_GUEST || bytes >= most {
+            return None;
         }
-        // Relaxed: the lease of the caller is given up under the lock, where the number is read.
-        self.deferred.fetch_max(epoch, Ordering::Relaxed);
-        let one = ONE_FREE + bytes as u64;
-        // Relaxed: a free that two threads count at once comes with an event too many, or one later.
+        let one = ONE_FREE + bytes;
+        let is_full = |open: u64| open >= OPEN_FREES * ONE_FREE || open % ONE_FREE >= most;
+        // Relaxed, here and below: a free that two threads count at once comes with an event too many, or one later.
+        if !with_event && is_full(self.open.load(Ordering::Relaxed) + one) {
+            return None;
+        }
+        // Relaxed: whoever ends the stream has the caller's lease or its share of the entry given up before.
+        if self.deferred.load(Ordering::Relaxed) < epoch {
+            self.deferred.fetch_max(epoch, Ordering::Relaxed);
+        }
         let open = self.open.fetch_add(one, Ordering::Relaxed) + one;
-        if open >= OPEN_FREES * ONE_FREE || open % ONE_FREE >= OPEN_BYTES {
+        if with_event && is_full(open) {
             let _ = self.cover(Epoch(epoch));
         }
-        Stamp { stream: self.id, epoch: Epoch(epoch) }
-    }
-
-    /// As [`release`](Self::release), if that takes no driver call.
-    #[inline]
-    pub(crate) fn release_at_once(&self) -> Option<Stamp> {
-        (!self.eager).then(|| self.now())
+        Some(Stamp { stream: self.id, epoch: Epoch(epoch) })
     }
 
     /// Ends the current epoch. Returns it.
@@ -110,11 +122,19 @@ impl Timeline {
         Epoch(self.done.load(Ordering::Acquire))
     }
 
+    /// The last epoch that any work lies in, where the last handle has noted `last`. A point of a visit is later than that.
+    pub(super) fn last_of_all(&self, last: Epoch) -> Epoch {
+        // Relaxed: the epoch of a free that has returned is read, and one that has not is of a caller who knows of it.
+        let [deferred, handed_out] =
+            [&self.deferred, &self.handed_out].map(|epoch| epoch.load(Ordering::Relaxed));
+        last.max(Epoch(deferred.max(handed_out)))
+    }
+
     /// The point that all work ever submitted lies before: as [`now`](Self::now), but also valid if the stream is gone.
     pub(crate) fn latest(&self) -> Stamp {
         // Under the lock, so that an epoch that the last handle ends is not mistaken for one with work.
         let state = self.state.lock_unless_forked();
-        let last = state.as_ref().and_then(|state| state.last);
+        let last = state.as_ref().and_then(|state| state.last).map(|last| self.last_of_all(last));
         Stamp { stream: self.id, epoch: last.unwrap_or_else(|| self.now().epoch) }
     }
 }

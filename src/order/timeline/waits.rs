@@ -60,7 +60,7 @@ impl Timeline {
 
     /// Waits, on the host, for all work submitted so far. Returns the points that are now over, this stream's included.
     pub(crate) fn synchronize(&self) -> DriverResult<Past> {
-        self.state.require_same_process()?;
+        self.require_handle(Call::StreamSynchronize)?;
         let past = self.begin_wait();
         let _relaxed = RelaxedCapture::attempt(&*self.driver);
         // SAFETY: the raw stream is live: the caller holds a handle to it, or a pin.
@@ -93,6 +93,15 @@ impl Timeline {
         }
     }
 
+    /// That the handle is this stream's. Of a fleeting stream it is while somebody holds a lease: in a [visit](super) it may be another's.
+    fn require_handle(&self, call: Call) -> DriverResult<()> {
+        self.state.require_same_process()?;
+        if self.fleeting && self.state.lock().phase != Phase::Live {
+            return Err(DriverError::new(call, Code::CONTEXT_DESTROYED));
+        }
+        Ok(())
+    }
+
     /// For a wait for the device, which would break every capture of it. Only a stream that is at hand can be asked. The legacy stream
     /// answers for every blocking stream of the device, also for those that this crate does not know.
     pub(crate) fn require_no_capture(&self) -> DriverResult<()> {
@@ -112,7 +121,7 @@ impl Timeline {
 
     /// As [`synchronize`](Self::synchronize), without waiting: `None` if there is work left.
     pub(crate) fn query(&self) -> DriverResult<Option<Past>> {
-        self.state.require_same_process()?;
+        self.require_handle(Call::StreamQuery)?;
         let past = self.begin_wait();
         let _relaxed = RelaxedCapture::attempt(&*self.driver);
         // SAFETY: the raw stream is live: the caller holds a handle to it.

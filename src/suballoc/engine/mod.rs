@@ -223,7 +223,7 @@ impl<U: Resource> Engine<U> {
         }
         let Some(want) = self.book.want(layout) else { return layout.is_empty() };
         // Before the block is put anywhere, as in `deallocate`.
-        let Some(stamp) = stream.release_at_once() else { return false };
+        let Some(stamp) = stream.release_at_once(layout.bytes()) else { return false };
         let put = || self.book.put(want, block, Some(stamp));
         if self.book.is_plain() {
             return self.book.may_be_out(block) && put();
