@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use alluvion::driver::RawStream;
 use alluvion::{DevicePtr, Error, Layout, Pool, PoolConfig, Resource, StreamRef};
 
 use crate::{Ground, Rig, Work, spawn};
@@ -159,6 +160,35 @@ impl Site {
         self.ground.leave(plot.address());
         // SAFETY: the block came from this pool with this layout. Nothing uses memory in a model.
         unsafe { self.pool.deallocate(plot.block, plot.layout, stream) };
+    }
+
+    /// As [`give`](Self::give), on the stream of a bare handle, as the functions of C: at once where that can be. Returns whether it could.
+    ///
+    /// # Panics
+    ///
+    /// If the block is not live.
+    pub fn give_by_handle(&self, raw: RawStream, plot: Plot) -> bool {
+        self.ground.leave(plot.address());
+        // SAFETY: as in `give`.
+        let at_once =
+            |stream: StreamRef<'_>| unsafe { self.pool.deallocate_at_once(plot.block, plot.layout, stream) };
+        // SAFETY: the models end the stream when the call is over, and do nothing else with it here.
+        let is_given = unsafe { self.rig.device.raw_streams().visit(raw, at_once) };
+        if !is_given {
+            // SAFETY: as in `give`.
+            unsafe { self.pool.deallocate(plot.block, plot.layout, self.rig.lent(raw).as_ref()) };
+        }
+        is_given
+    }
+
+    /// Submits work that uses a block, on the stream of a bare handle.
+    ///
+    /// # Panics
+    ///
+    /// If it does not come after everything that used these bytes before.
+    pub fn use_by_handle(&self, raw: RawStream, plot: &Plot, work: Work) {
+        let followed = self.rig.mock.submit(raw, work);
+        self.ground.note_use(plot.address(), plot.bytes(), work, followed);
     }
 
     /// From here on a block sleeps: it has no memory, until it [is awake](Self::note_awake).

@@ -102,6 +102,42 @@ fn a_deferred_free_outlives_its_handle() {
     assert!(SEEN[0].times() > 0, "{SEEN:?}");
 }
 
+/// The block is freed by a visit, with no lease, while another thread takes the entry of the stream out to make room for another one,
+/// and a third asks for the block. Then the owner ends the handle.
+#[test]
+fn a_visit_while_its_entry_is_taken_out() {
+    static SEEN: [Seen; 2] = [const { Seen::never() }; 2];
+    static AT_ONCE: [Seen; 2] = [const { Seen::never() }; 2];
+    explore_bounded(Some(2), || {
+        let (site, raw, home) = site(1, Reuse::Wait);
+        let taking = site.rig.stream();
+        let other = site.rig.bare();
+        let plot = site.take(home.as_ref(), SMALL).expect("there is room");
+        drop(home);
+        site.rig.mock.keep_busy();
+        let entering = {
+            let site = site.clone();
+            spawn(move || drop(site.rig.lent(other)))
+        };
+        let freeing = {
+            let site = site.clone();
+            spawn(move || {
+                site.use_by_handle(raw, &plot, USE);
+                AT_ONCE[usize::from(site.give_by_handle(raw, plot))].note(true);
+                site.rig.mock.end(raw);
+            })
+        };
+        SEEN[usize::from(take_and_use(&site, &taking, NEXT))].note(true);
+        freeing.join().unwrap();
+        entering.join().unwrap();
+        drop(taking);
+        site.rig.mock.end(other);
+        site.end();
+    });
+    assert!(SEEN.iter().all(|seen| seen.times() > 0), "{SEEN:?}");
+    assert!(AT_ONCE.iter().all(|seen| seen.times() > 0), "{AT_ONCE:?}");
+}
+
 /// Two threads free on the stream at once, the second free of which is covered, and with it the first: both are had by another stream
 /// then, if its own work comes after.
 #[test]

@@ -4,6 +4,8 @@
 #![cfg(loom)]
 
 use alluvion::Frontier;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use loom::thread;
 use loom_tests::{Rig, Seen, Work, explore_bounded};
 
@@ -26,10 +28,12 @@ fn a_stream_that_comes_while_it_is_taken_out_is_found_or_is_another() {
         rig.submit(home.as_ref(), USE);
         let free = Frontier::of(home.as_ref().release());
         drop(home);
+        let has_come = Arc::new(AtomicBool::new(false));
         let entering = {
-            let rig = rig.clone();
+            let (rig, has_come) = (rig.clone(), Arc::clone(&has_come));
             thread::spawn(move || {
                 let other = rig.lent(second);
+                has_come.store(true, Relaxed);
                 rig.submit(other.as_ref(), OTHER);
                 let free = Frontier::of(other.as_ref().release());
                 drop(other);
@@ -37,6 +41,8 @@ fn a_stream_that_comes_while_it_is_taken_out_is_found_or_is_another() {
                 free
             })
         };
+        // Whoever has looked an entry up keeps it from ending, and the model does not see the count of that.
+        let _ = has_come.load(Relaxed);
         // The same stream by one number or by two: then the driver's queue orders them, and the library waits besides.
         let again = rig.lent(first);
         FOUND.note(again.id() == id);
