@@ -143,13 +143,14 @@ impl Block {
             return self.freed;
         }
         let device = self.owner.device();
-        let freed = self.stream.with(device, |stream| {
+        let at_once = |stream: StreamRef<'_>| {
             // SAFETY:
             // - the block came from this resource with this layout, in `new`, and `freed` says that it did not go back yet;
             // - it is gone with `self` if the call says so, so nobody uses it afterwards.
-            Ok(unsafe { self.owner.deallocate_at_once(self.address, self.layout, stream) })
-        });
-        self.freed = freed.unwrap_or(false);
+            unsafe { self.owner.deallocate_at_once(self.address, self.layout, stream) }
+        };
+        // SAFETY: it does nothing else with the stream.
+        self.freed = unsafe { self.stream.visit(device, at_once) };
         self.freed
     }
 }

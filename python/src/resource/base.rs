@@ -5,7 +5,7 @@
 use std::sync::{Arc, OnceLock};
 
 use alluvion::error::freeing;
-use alluvion::{AnyResource, Device, DeviceAccessible, DevicePtr, Error, Layout, Resource};
+use alluvion::{AnyResource, Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, StreamRef};
 use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyTypeError};
 use pyo3::gc::PyVisit;
@@ -127,9 +127,9 @@ impl DeviceMemoryResource {
             machine::ensure_context(device.machine());
             // SAFETY: the caller says that the block came from this resource with this size: an address that was made up is the
             // caller's fault, as the documentation of the class says.
-            let at_once = stream
-                .with(device, |stream| Ok(unsafe { owner.deallocate_at_once(block, layout, stream) }))?;
-            if at_once {
+            let at_once = |stream: StreamRef<'_>| unsafe { owner.deallocate_at_once(block, layout, stream) };
+            // SAFETY: it does nothing else with the stream.
+            if unsafe { stream.visit(device, at_once) } {
                 return Ok(());
             }
             py.detach(|| {

@@ -107,6 +107,20 @@ impl StreamHandle {
         }
     }
 
+    /// Gives blocks back at once by `free`, on the stream as one of `device`. `false` if they cannot be: then nothing has happened, and
+    /// the caller goes on with [`with`](Self::with).
+    ///
+    /// # Safety
+    ///
+    /// `free` does nothing with the stream but give blocks back by `deallocate_at_once`.
+    pub(crate) unsafe fn visit(&self, device: &Device, free: impl FnOnce(StreamRef<'_>) -> bool) -> bool {
+        match self {
+            Self::Owned(stream) | Self::Pooled(stream, _) => free(stream.as_ref()),
+            // SAFETY: as in `with`; and the caller's promise.
+            handle => unsafe { device.raw_streams().visit(RawStream(handle.number()), free) },
+        }
+    }
+
     /// The same stream, whichever thread asks for it later: the default stream of a thread is another one on each.
     pub(crate) fn pinned_to_thread(self: Arc<Self>, device: &Device) -> Result<Arc<Self>, Error> {
         match &*self {
