@@ -88,7 +88,9 @@ use crate::stream::StreamRef;
 /// An implementation must hand out blocks that are aligned to [`Layout::block_align`] and at least as long as asked for, that
 /// overlap no other live block, and that stay valid until they are deallocated, wherever the resource is moved. Resources with
 /// equal [`id`](Self::id) must be able to free each other's blocks. If [`host_access`](Self::host_access) returns `true`, the blocks that
-/// are live then are memory of which [`HostAccessible`]'s promise holds. No method unwinds.
+/// are live then are memory of which [`HostAccessible`]'s promise holds. No method unwinds. The stream of `allocate_at_once` and
+/// `deallocate_at_once` is used for nothing but to take a block and to give it back so: it may be one [of which nobody knows whether its
+/// handle is still its own](crate::stream::RawStreams::visit).
 pub unsafe trait Resource {
     /// Allocates a block for work on `stream`. Zero bytes give [`Layout::dangling`], without a call of an upstream.
     ///

@@ -436,6 +436,12 @@ impl<'s> StreamRef<'s> {
         Stream::with_timeline(&self.core.device, timeline, self.core.kind)
     }
 
+    /// The driver was not asked which stream the handle is now: see [`RawStreams::visit`](super::RawStreams::visit).
+    #[inline]
+    pub(crate) fn is_visit(self) -> bool {
+        self.core.is_visit
+    }
+
     /// The stream that the handle of a visit means, which the driver is asked for.
     #[cold]
     fn kept_of_visit(self) -> Stream {

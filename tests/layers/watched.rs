@@ -370,3 +370,44 @@ fn an_upstream_goes_before_the_watch_and_after_its_end() {
     drop(stack);
     assert_eq!(*said.lock().unwrap(), ["leak", "below", "above"]);
 }
+
+/// A visit does not know which stream the handle is, and a watch could take memory there.
+#[test]
+fn a_watch_sees_no_stream_that_was_not_asked_for() {
+    use alluvion::StreamRef;
+    use alluvion::driver::{Driver, StreamFlags};
+    let sim = Sim::new();
+    let device = sim.device(0);
+    let calls = Calls::default();
+    let pool = Cuda::new(&device).pool(PoolConfig::default()).unwrap().watched(calls.clone());
+    let raw = sim.stream_create(0, StreamFlags::default()).unwrap();
+    let streams = device.raw_streams();
+    let pair = || {
+        // SAFETY: the stream is live.
+        let block = unsafe { streams.with(raw, |stream| pool.allocate(layout(), stream)) }.unwrap().unwrap();
+        calls.take();
+        // SAFETY: the block came from the pool with this layout, and nothing uses it.
+        let at_once = |stream: StreamRef<'_>| unsafe { pool.deallocate_at_once(block, layout(), stream) };
+        // SAFETY: the stream is live.
+        assert!(!unsafe { streams.visit(raw, at_once) });
+        assert!(calls.take().is_empty());
+        // SAFETY: as above.
+        let free = |stream: StreamRef<'_>| unsafe { pool.deallocate(block, layout(), stream) };
+        // SAFETY: the stream is live.
+        unsafe { streams.with(raw, free) }.unwrap();
+    };
+    (0..300).for_each(|_| pair());
+    // Without the watch it is given back at once.
+    // SAFETY: the stream is live.
+    let block = unsafe { streams.with(raw, |stream| pool.upstream().allocate(layout(), stream)) }.unwrap();
+    let block = block.unwrap();
+    // SAFETY: the block came from the pool below, and nothing uses it.
+    let at_once =
+        |stream: StreamRef<'_>| unsafe { pool.upstream().deallocate_at_once(block, layout(), stream) };
+    // SAFETY: the stream is live.
+    assert!(unsafe { streams.visit(raw, at_once) });
+    drop(pool);
+    // SAFETY: it was made above, and nothing has it.
+    unsafe { sim.stream_destroy(0, raw) }.unwrap();
+    sim.assert_clean();
+}

@@ -318,6 +318,13 @@ impl<W: Watch, U: Resource> Watched<W, U> {
     fn answers_at_once(&self) -> bool {
         ask::<W, _>(|| self.watch.answers_at_once()) == Some(true)
     }
+
+    /// Not for a watch of a user's on the stream of a [visit](crate::stream::RawStreams::visit): it could take memory there by safe calls,
+    /// and nobody knows yet which stream that is.
+    #[inline(always)]
+    fn answers_at_once_on(&self, stream: StreamRef<'_>) -> bool {
+        (W::NEVER_PANICS.is_some() || !stream.is_visit()) && self.answers_at_once()
+    }
 }
 
 // SAFETY:
@@ -345,7 +352,7 @@ unsafe impl<W: Watch, U: Resource> Resource for Watched<W, U> {
             return self.upstream.allocate_at_once(layout, stream);
         }
         let admit = || self.watch.admit_at_once(&self.request(layout, Some(stream)));
-        if !self.answers_at_once() || ask::<W, _>(admit) != Some(true) {
+        if !self.answers_at_once_on(stream) || ask::<W, _>(admit) != Some(true) {
             return None;
         }
         let admission = self.admission(layout, Some(stream));
@@ -361,7 +368,7 @@ unsafe impl<W: Watch, U: Resource> Resource for Watched<W, U> {
             // SAFETY: the caller's promises; a block with this id came from the upstream.
             return unsafe { self.upstream.deallocate_at_once(block, layout, stream) };
         }
-        if !self.answers_at_once() {
+        if !self.answers_at_once_on(stream) {
             return false;
         }
         let leave = || self.watch.leave_at_once(&self.block(block, layout, Some(stream)));
