@@ -350,8 +350,8 @@ impl Machine {
     }
 
     /// Waits, on the host, until all work submitted to any stream so far is over: for memory of device `ordinal` that may be used
-    /// on any stream. It waits for each stream by an event, and [for the device](Self::wait_for_device) only where a stream that came by its raw
-    /// handle is not covered.
+    /// on any stream. It waits for each stream by an event, and [for each device](Self::wait_for_device) that a stream came from by its raw
+    /// handle: its owner may have submitted work since, and nothing may be asked of the handle.
     pub(crate) fn wait_for_every_stream(&self, ordinal: u32) -> Result<(), Error> {
         let mut every = Frontier::quiescent();
         for timeline in self.table().timelines() {
@@ -362,6 +362,11 @@ impl Machine {
                 || state.legacy_is_out.load(Ordering::Relaxed);
             if is_used {
                 every.extend(timeline.latest());
+            }
+        }
+        for device in self.devices().map(|device| device.ordinal()) {
+            if self.state(device).events.had_fleeting() {
+                self.wait_for_device(device)?;
             }
         }
         self.wait_quiescent(&every)

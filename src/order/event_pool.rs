@@ -13,6 +13,8 @@ pub(crate) struct EventPool {
     spare: Mutex<Vec<RawEvent>>,
     /// The number of streams that are known by their handles alone, which leave frees that no event covers.
     fleeting: AtomicU64,
+    /// There has been one. Its owner may have submitted work after its last call, of which no point is known here.
+    had_fleeting: AtomicU64,
     /// The bytes that those of them which have ended have left so, since the device was last waited for.
     open_ends: AtomicU64,
 }
@@ -20,13 +22,22 @@ pub(crate) struct EventPool {
 impl EventPool {
     pub(crate) fn new(driver: Arc<dyn Driver>, ordinal: u32) -> Arc<Self> {
         let (fleeting, open_ends) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Self { driver, ordinal, spare: Mutex::new(Vec::new()), fleeting, open_ends })
+        let (spare, had_fleeting) = (Mutex::new(Vec::new()), AtomicU64::new(0));
+        Arc::new(Self { driver, ordinal, spare, fleeting, had_fleeting, open_ends })
     }
 
     /// Notes that there is one more stream that is known by its handle alone.
     pub(super) fn note_fleeting(&self) {
         // Relaxed, here and below: the numbers decide how often events are recorded, and order nothing.
         self.fleeting.fetch_add(1, Ordering::Relaxed);
+        // Release: pairs with the acquire in `had_fleeting`. Whoever ends what a stream was used for was told of that.
+        self.had_fleeting.store(1, Ordering::Release);
+    }
+
+    /// Whether there has been one.
+    pub(crate) fn had_fleeting(&self) -> bool {
+        // Acquire: as in `note_fleeting`.
+        self.had_fleeting.load(Ordering::Acquire) != 0
     }
 
     /// Notes that one of them has ended, with frees of so many bytes that no event covers.

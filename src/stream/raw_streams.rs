@@ -44,7 +44,8 @@ use crate::sync::Arc;
 ///
 /// A stream that captures cannot be asked for its number. For as long as the capture lasts, it has a [`StreamId`](super::StreamId) of
 /// its own, one for each capture: nothing that was freed on the stream before is taken to be ordered with the capture. A block from before
-/// that is freed meanwhile, with no allocation of the thread in between, is behind the stream as it was before the capture.
+/// that is freed meanwhile, by a thread which has not allocated on the stream since the capture began, is behind the stream as it was
+/// before; so is one of the capture that such a thread frees, which must therefore be done with when the graph is.
 ///
 /// # Examples
 ///
@@ -260,7 +261,8 @@ impl RawStreams<'_> {
     ///
     /// # Safety
     ///
-    /// As for [`stream`](Self::stream), until the call is over. `free` does nothing with the stream but give blocks back by
+    /// `raw` is a live stream of the primary context of *this* device, or names a default stream, until the call is over: where the thread
+    /// came with the handle last, nobody finds out that it is another device's. `free` does nothing with the stream but give blocks back by
     /// `deallocate_at_once`, whose uses are ordered on the stream that `raw` is.
     #[inline]
     pub unsafe fn visit(self, raw: RawStream, free: impl FnOnce(StreamRef<'_>) -> bool) -> bool {

@@ -447,7 +447,7 @@ impl<'s> StreamRef<'s> {
     fn kept_of_visit(self) -> Stream {
         // SAFETY: whoever visits says that the handle is live as long as what is made of it here, and it names no default stream.
         let found = unsafe { self.device().raw_streams().stream(self.core.timeline.raw()) };
-        // Without an answer no call of this context succeeds any more.
+        // Without an answer the handle is of no use: its capture is broken, its context is lost, or there are no numbers left.
         found.unwrap_or_else(|_| self.device().default_stream())
     }
 

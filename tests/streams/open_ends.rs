@@ -267,3 +267,21 @@ fn many_streams_that_end_so_end_the_saving_until_the_device_is_waited_for() {
         rig.sim.assert_clean();
     }
 }
+
+/// What the owner of a bare stream submits after its last call is behind no point that is known here.
+#[test]
+fn a_pool_that_ends_waits_for_what_was_submitted_after_the_last_call() {
+    for rig in Rig::both() {
+        let raw = rig.make();
+        let block = rig.allocate(raw, BYTES);
+        rig.write(raw, block, BYTES, 1);
+        let before = rig.sim.calls()[Call::ContextSynchronize];
+        let Rig { sim, device, pool, .. } = rig;
+        drop(pool);
+        assert_eq!(sim.calls()[Call::ContextSynchronize] - before, 1);
+        assert!(sim.hazards().is_empty(), "{:?}", sim.hazards());
+        drop(device);
+        // SAFETY: the test made it, and nothing has it.
+        unsafe { sim.stream_destroy(0, raw) }.unwrap();
+    }
+}

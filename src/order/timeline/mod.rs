@@ -25,7 +25,7 @@
 //! - **Visit**: such a free takes no lease where the thread came with the handle last, and does not ask the driver whether the handle
 //!   still is this stream's. If it is, the next lease vouches for that: a stream that lives now has lived since. If it is another one's,
 //!   this stream is gone and takes no lease again, so its newest epoch, in which the free lies, is over when the device has been waited
-//!   for. While nobody holds a lease, nothing is recorded and nothing waited for by the handle. A visit holds the entry, which keeps the
+//!   for, of which the handle is. While nobody holds a lease, nothing is recorded and nothing waited for by the handle. A visit holds the entry, which keeps the
 //!   timeline from ending.
 //! - **Rest**: a *fleeting* timeline is of a stream that its owner lends for a call at a time. While it is lent, it has *leases*. The
 //!   last lease covers the newest point that was handed out, unless an event does, goes to rest, and waits for the pins. At rest no

@@ -160,7 +160,7 @@ impl SuballocBook {
         let live = inner.core.out_units().saturating_sub(cached) + more;
         inner.peak_live = inner.peak_live.max(live);
         // Whole pages, of which the last may be used in part.
-        limit.units(inner.peak_live).next_multiple_of(u64::from(self.page_units))
+        limit.units(inner.peak_live).checked_next_multiple_of(u64::from(self.page_units)).unwrap_or(u64::MAX)
     }
 }
 
