@@ -234,7 +234,7 @@ impl RawStreams<'_> {
     ///
     /// ```
     /// use alluvion::driver::{Driver, StreamFlags};
-    /// use alluvion::{Layout, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
+    /// use alluvion::{Layout, PoolConfig, Resource, ResourceExt, Sim, StreamRef, source::Cuda};
     ///
     /// let sim = Sim::new();
     /// let device = sim.device(0);
@@ -246,7 +246,7 @@ impl RawStreams<'_> {
     ///     // SAFETY: the stream is live.
     ///     let block = unsafe { streams.with(raw, |stream| pool.allocate(layout, stream)) }??;
     ///     // SAFETY: the block came from `pool` with this layout, on this stream, and nothing uses it.
-    ///     let at_once = |stream| unsafe { pool.deallocate_at_once(block, layout, stream) };
+    ///     let at_once = |stream: StreamRef<'_>| unsafe { pool.deallocate_at_once(block, layout, stream) };
     ///     // SAFETY: the stream is live.
     ///     if unsafe { streams.visit(raw, at_once) } {
     ///         without_a_call += 1;
