@@ -364,9 +364,9 @@ impl Machine {
                 every.extend(timeline.latest());
             }
         }
-        for device in self.devices().map(|device| device.ordinal()) {
-            if self.state(device).events.had_fleeting() {
-                self.wait_for_device(device)?;
+        for device in self.devices() {
+            if self.state(device.ordinal()).events.had_fleeting() {
+                self.wait_for_device(device.ordinal())?;
             }
         }
         self.wait_quiescent(&every)

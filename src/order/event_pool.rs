@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "destroys the events that it made")]
 
 use crate::driver::{Driver, DriverResult, RawEvent};
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 
 /// The spare events of one device.
 #[derive(Debug)]
@@ -13,16 +13,16 @@ pub(crate) struct EventPool {
     spare: Mutex<Vec<RawEvent>>,
     /// The number of streams that are known by their handles alone, which leave frees that no event covers.
     fleeting: AtomicU64,
-    /// There has been one. Its owner may have submitted work after its last call, of which no point is known here.
-    had_fleeting: AtomicU64,
-    /// The bytes that those of them which have ended have left so, since the device was last waited for.
+    /// There has been such a stream. Its owner may have submitted work after its last call, of which no point is known here.
+    had_fleeting: AtomicBool,
+    /// The bytes that such streams have left uncovered at their ends, since the device was last waited for.
     open_ends: AtomicU64,
 }
 
 impl EventPool {
     pub(crate) fn new(driver: Arc<dyn Driver>, ordinal: u32) -> Arc<Self> {
         let (fleeting, open_ends) = (AtomicU64::new(0), AtomicU64::new(0));
-        let (spare, had_fleeting) = (Mutex::new(Vec::new()), AtomicU64::new(0));
+        let (spare, had_fleeting) = (Mutex::new(Vec::new()), AtomicBool::new(false));
         Arc::new(Self { driver, ordinal, spare, fleeting, had_fleeting, open_ends })
     }
 
@@ -30,17 +30,17 @@ impl EventPool {
     pub(super) fn note_fleeting(&self) {
         // Relaxed, here and below: the numbers decide how often events are recorded, and order nothing.
         self.fleeting.fetch_add(1, Ordering::Relaxed);
-        // Release: pairs with the acquire in `had_fleeting`. Whoever ends what a stream was used for was told of that.
-        self.had_fleeting.store(1, Ordering::Release);
+        // Release: pairs with the acquire in `had_fleeting`. The end of a pool, or a sleep, comes after the calls that used it.
+        self.had_fleeting.store(true, Ordering::Release);
     }
 
-    /// Whether there has been one.
+    /// Whether there has been such a stream.
     pub(crate) fn had_fleeting(&self) -> bool {
         // Acquire: as in `note_fleeting`.
-        self.had_fleeting.load(Ordering::Acquire) != 0
+        self.had_fleeting.load(Ordering::Acquire)
     }
 
-    /// Notes that one of them has ended, with frees of so many bytes that no event covers.
+    /// Notes that such a stream has ended, with frees of so many bytes that no event covers.
     pub(super) fn note_end(&self, open: u64) {
         self.fleeting.fetch_sub(1, Ordering::Relaxed);
         self.open_ends.fetch_add(open, Ordering::Relaxed);

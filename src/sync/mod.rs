@@ -37,9 +37,9 @@ pub(crate) use token::tests::when_it_waits;
 pub(crate) use token::{Token, TokenGuard};
 
 #[cfg(loom)]
-use loom::sync::atomic::AtomicBool;
+pub(crate) use loom::sync::atomic::AtomicBool;
 #[cfg(not(loom))]
-use std::sync::atomic::AtomicBool;
+pub(crate) use std::sync::atomic::AtomicBool;
 
 #[cfg(loom)]
 pub(crate) use loom::thread::{Builder, JoinHandle, ThreadId};

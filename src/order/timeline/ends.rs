@@ -52,8 +52,7 @@ impl Timeline {
                 if newest <= covered.max(tried) || self.is_done(newest) {
                     state.leases = 0;
                     state.phase = Phase::Resting;
-                    // Relaxed: as above.
-                    state.last = Some(newest.max(Epoch(self.deferred.load(Ordering::Relaxed))));
+                    state.last = Some(newest);
                     if state.pins == 0 {
                         return;
                     }
@@ -97,7 +96,7 @@ impl Timeline {
         let ended = state.end_if_unpinned();
         drop(state);
         self.end(ended);
-        // Relaxed: whoever counted has given its lease or its share of the entry up.
+        // Relaxed: each free has given its lease, or its share of the entry, up.
         let open = if self.has_open_end() { self.open.load(Ordering::Relaxed) % ONE_FREE } else { 0 };
         self.events.note_end(open);
         true

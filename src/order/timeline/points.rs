@@ -14,8 +14,8 @@ const COVERS_OF_A_GUEST: u64 = if cfg!(loom) { 1 } else { 256 };
 const OPEN_BYTES: u64 = 32 << 20;
 const OPEN_FREES: u64 = if cfg!(loom) { 2 } else { 1024 };
 
-/// So much at most waits for a device in all: with more streams of callers each may leave less, and when those that have ended have
-/// left so much, every free is covered, until the device has been waited for.
+/// The most bytes of a device that no event covers, of all streams that are known by their handles alone: with more such streams each may
+/// leave less, and when those that have ended have left so much, every free is covered, until the device has been waited for.
 const OPEN_BYTES_OF_ALL: u64 = 64 << 20;
 
 /// One free in the count of `open`, above its bytes.
@@ -53,7 +53,8 @@ impl Timeline {
     /// covered: the event may come with a later free.
     #[inline]
     pub(crate) fn release_block(&self, bytes: usize) -> Stamp {
-        if self.fleeting { self.defer(bytes, true).unwrap_or_else(|| self.release()) } else { self.release() }
+        let deferred = if self.fleeting { self.defer(bytes) } else { None };
+        deferred.unwrap_or_else(|| self.release())
     }
 
     /// As [`release_block`](Self::release_block), if that takes no driver call.
@@ -61,14 +62,13 @@ impl Timeline {
     pub(crate) fn release_at_once(&self, bytes: usize) -> Option<Stamp> {
         match (self.eager, self.fleeting) {
             (false, _) => Some(self.now()),
-            (true, true) => self.defer(bytes, false),
+            (true, true) => self.defer(bytes),
             (true, false) => None,
         }
     }
 
-    /// The point of a free that is covered with a later one, or, where `with_event` says so and it is time for an event, with all that
-    /// have none. `None` if the free is to have an event of its own, or an event and none may be recorded.
-    fn defer(&self, bytes: usize, with_event: bool) -> Option<Stamp> {
+    /// The point of a free that is covered with a later one; `None` if it is time for an event.
+    fn defer(&self, bytes: usize) -> Option<Stamp> {
         let bytes = bytes as u64;
         fence(Ordering::Acquire);
         // Relaxed, with the fence: as in `now`.
@@ -78,20 +78,18 @@ impl Timeline {
         if epoch <= COVERS_OF_A_GUEST || bytes >= most {
             return None;
         }
-        let one = ONE_FREE + bytes;
-        let is_full = |open: u64| open >= OPEN_FREES * ONE_FREE || open % ONE_FREE >= most;
-        // Relaxed, here and below: a free that two threads count at once comes with an event too many, or one later.
-        if !with_event && is_full(self.open.load(Ordering::Relaxed) + one) {
-            return None;
-        }
-        // Relaxed: whoever ends the stream has the caller's lease or its share of the entry given up before.
+        // Relaxed: the caller gives its lease, or its share of the entry, up before anybody ends the stream. The event that is due may
+        // fail, so that its point counts, too.
         if self.deferred.load(Ordering::Relaxed) < epoch {
             self.deferred.fetch_max(epoch, Ordering::Relaxed);
         }
-        let open = self.open.fetch_add(one, Ordering::Relaxed) + one;
-        if with_event && is_full(open) {
-            let _ = self.cover(Epoch(epoch));
+        let one = ONE_FREE + bytes;
+        // Relaxed, here and below: a free that two threads count at once comes with an event too many, or one later.
+        let open = self.open.load(Ordering::Relaxed) + one;
+        if open >= OPEN_FREES * ONE_FREE || open % ONE_FREE >= most {
+            return None;
         }
+        self.open.fetch_add(one, Ordering::Relaxed);
         Some(Stamp { stream: self.id, epoch: Epoch(epoch) })
     }
 
