@@ -424,11 +424,11 @@ impl<'s> StreamRef<'s> {
         if let Some(core) = self.core.this.upgrade() {
             return Stream { core };
         }
-        // It is lent for a call. A default stream never ends. A fleeting one has a lease, so that it can be had once more; not in a
-        // child of a fork, where no lease is given up either.
         if self.core.is_visit {
             return self.kept_of_visit();
         }
+        // It is lent for a call. A default stream never ends. A fleeting one has a lease, so that it can be had once more; not in a
+        // child of a fork, where no lease is given up either.
         let timeline = Arc::clone(&self.core.timeline);
         if timeline.is_fleeting() {
             timeline.wake();
@@ -445,7 +445,7 @@ impl<'s> StreamRef<'s> {
     /// The stream that the handle of a visit means, which the driver is asked for.
     #[cold]
     fn kept_of_visit(self) -> Stream {
-        // SAFETY: whoever visits says that the handle is live as long as what is made of it here, and it names no default stream.
+        // SAFETY: the caller of the visit says that the handle is live as long as what is made of it here; it names no default stream.
         let found = unsafe { self.device().raw_streams().stream(self.core.timeline.raw()) };
         // Without an answer the handle is of no use: its capture is broken, its context is lost, or there are no numbers left.
         found.unwrap_or_else(|_| self.device().default_stream())
