@@ -41,7 +41,7 @@ fn a_stream_that_comes_while_it_is_taken_out_is_found_or_is_another() {
                 free
             })
         };
-        // Whoever has looked an entry up keeps it from ending, and the model does not see the count of that.
+        // A look-up keeps its entry from ending, and the model does not see the count that it does so by.
         let _ = has_come.load(Relaxed);
         // The same stream by one number or by two: then the driver's queue orders them, and the library waits besides.
         let again = rig.lent(first);

@@ -149,7 +149,7 @@ impl Block {
             // - it is gone with `self` if the call says so, so nobody uses it afterwards.
             unsafe { self.owner.deallocate_at_once(self.address, self.layout, stream) }
         };
-        // SAFETY: it does nothing else with the stream.
+        // SAFETY: the closure does nothing else with the stream.
         self.freed = unsafe { self.stream.visit(device, at_once) };
         self.freed
     }

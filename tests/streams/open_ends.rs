@@ -230,7 +230,7 @@ fn a_wait_for_its_frontier_waits_for_the_device_where_it_must() {
         let raw = rig.regular();
         let block = rig.allocate(raw, BYTES);
         rig.free(raw, block, BYTES);
-        // What a container hands out is covered when the call is over, whoever came before.
+        // The points that a container hands out are covered when the call is over, also on a regular stream.
         // SAFETY: the stream lives until it is destroyed below.
         let stream = unsafe { rig.device.raw_streams().stream(raw) }.unwrap();
         let vector = DeviceVec::<u8, _>::zeroed_in(100, stream.as_ref(), &rig.pool).unwrap();

@@ -128,7 +128,7 @@ impl DeviceMemoryResource {
             // SAFETY: the caller says that the block came from this resource with this size: an address that was made up is the
             // caller's fault, as the documentation of the class says.
             let at_once = |stream: StreamRef<'_>| unsafe { owner.deallocate_at_once(block, layout, stream) };
-            // SAFETY: it does nothing else with the stream.
+            // SAFETY: the closure does nothing else with the stream.
             if unsafe { stream.visit(device, at_once) } {
                 return Ok(());
             }

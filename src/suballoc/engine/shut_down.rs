@@ -124,7 +124,7 @@ impl<U: Resource> Drop for Engine<U> {
             machine.wait_quiescent(&Frontier::of(Stamp { stream: other.stream, epoch: other.newest })).is_ok()
         };
         // Blocks that are still out end here. Their last work may be on any stream, so wait for every stream. A wait
-        // for the device would break the captures of its streams.
+        // for the device would break the captures of its streams: there is one only where a bare stream has come.
         let live_are_over = !has_live || machine.wait_for_every_stream(book.device.ordinal()).is_ok();
         let lost: Vec<StreamId> =
             owned.iter().filter(|other| !is_over(other)).map(|other| other.stream).collect();
