@@ -254,10 +254,9 @@ fn within_a_budget_free_pages_move_instead_of_growing() {
 #[test]
 fn pages_are_short_against_what_the_budget_leaves() {
     const GIB: usize = 1 << 30;
-    let pages = |budget: Option<f64>| {
+    let pages = |budget: Option<PageBudget>| {
         let sim = Sim::with_config(SimConfig::default().memory_bytes(16 * GIB));
-        let config = budget.map_or_else(exact, |times| exact().budget(PageBudget::TimesPeak(times)));
-        let pool = pool(&sim, config);
+        let pool = pool(&sim, budget.map_or_else(exact, |budget| exact().budget(budget)));
         let stream = sim.device(0).stream().unwrap();
         let held: Vec<_> = (0..16).map(|_| Held::of(&pool, 128 * MIB, stream.as_ref())).collect();
         let status = pool.status();
@@ -266,10 +265,19 @@ fn pages_are_short_against_what_the_budget_leaves() {
         status.pages
     };
     // Of the memory, 1/1024 are 16 MiB; a gap of 128 MiB has eight pages at least, where the budget leaves as much.
-    assert_eq!([None, Some(1e30), Some(100.0), Some(2.0)].map(pages), [128; 4]);
-    let (tight, tightest) = (pages(Some(1.1)), pages(Some(1.0)));
+    let times = |times| Some(PageBudget::TimesPeak(times));
+    assert_eq!([None, times(1e30), times(100.0), times(2.0)].map(pages), [128; 4]);
+    let tight = pages(times(1.1));
     assert!((128..=400).contains(&tight), "{tight}");
-    assert_eq!(tightest, 1024, "nothing is left to move within");
+    // Where nothing is left to move within, 1/512 of the peak so far: 4 MiB once 2 GiB are live.
+    for passed in [PageBudget::TimesPeak(1.0), PageBudget::Bytes(0), PageBudget::Bytes(GIB)] {
+        let tightest = pages(Some(passed));
+        assert!((200..=1024).contains(&tightest), "{passed:?}: {tightest}");
+    }
+    // What is taken at once counts as the peak.
+    let sim = Sim::with_config(SimConfig::default().memory_bytes(16 * GIB));
+    let full = pool(&sim, exact().initial(8 * GIB).budget(PageBudget::Bytes(8 * GIB)));
+    assert_eq!((full.status().reserved_bytes, full.status().pages), (8 * GIB, 512));
 }
 
 #[test]

@@ -4,6 +4,10 @@ use crate::relief::Handlers;
 use crate::suballoc::snapshot::SnapshotFiles;
 use crate::suballoc::{Growth, PageBudget, Reuse};
 
+/// The least slack is this part of the peak, so that a page of a 16th of it is no shorter than 1/512 of the peak. That is as long as pages
+/// were before they were held against the budget. A budget of 1.05 leaves more.
+const LEAST_SLACK: u64 = 32;
+
 /// The settings of an engine: in the configuration of each suballocator, and kept in its book.
 #[derive(Clone, Debug)]
 pub(in crate::suballoc) struct EngineConfig {
@@ -48,8 +52,10 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
-    /// What the budget leaves beside so many live units; without one, all.
+    /// What free pages move within where so many units were live at most: what the budget leaves beside them, and a 32nd of them at least,
+    /// without which a budget of bytes that is passed would make every page as short as can be. Without a budget, all.
     pub(super) fn slack_units(&self, peak_live: u64) -> u64 {
-        self.page_budget.map_or(u64::MAX, |limit| limit.units(peak_live).saturating_sub(peak_live))
+        let least = peak_live / LEAST_SLACK;
+        self.page_budget.map_or(u64::MAX, |limit| limit.units(peak_live).saturating_sub(peak_live).max(least))
     }
 }
