@@ -10,7 +10,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::resource::AnyResource;
 use crate::resource::card::{Card, Parameter};
-use crate::source::{Cuda, CudaAsync, CudaAsyncConfig, CudaConfig, Mapped, MappedConfig};
+use crate::source::{Cuda, CudaAsync, CudaAsyncConfig, CudaConfig, Mapped, MappedConfig, peers};
 use crate::suballoc::PoolConfig;
 
 pub(super) static ALL: &[Ingredient] = &[Ingredient {
@@ -108,10 +108,13 @@ fn choose(device: &Device, peers: &[Device]) -> Result<(Auto, AnyResource), Erro
     Ok((Auto { recipe: "pool | cuda", why }, AnyResource::new(source.pool(pool())?)))
 }
 
-/// Why a source cannot be had, in a few words if the error has them. A device that is full or lost may have the source all the same, so
-/// there the error is the answer.
+/// Why a source cannot be had, in a few words if the error has them. A device that says so lacks it; one whose call fails for another reason,
+/// because it is full or lost, may have it all the same, so there the error is the answer.
 fn why(error: Error) -> Result<String, Error> {
-    if error.is_out_of_memory() || error.is_context_lost() {
+    let is_lacking = error.is_unsupported()
+        || error.refused_peer().is_some()
+        || error.code().is_some_and(peers::is_refusal);
+    if !is_lacking {
         return Err(error);
     }
     Ok(error.unsupported_detail().map_or_else(|| error.to_string(), |detail| detail.why.to_string()))

@@ -36,7 +36,7 @@ mod migration;
 mod null;
 #[cfg(unix)]
 mod pages;
-mod peers;
+pub(crate) mod peers;
 mod pinned;
 mod postponed_frees;
 mod refusal;

@@ -48,7 +48,7 @@ pub(super) fn refused(device: &Device, peer: u32, error: DriverError) -> Error {
 }
 
 /// Whether a driver says by this code that the device cannot do what was asked for, rather than that it failed.
-pub(super) fn is_refusal(code: Code) -> bool {
+pub(crate) fn is_refusal(code: Code) -> bool {
     const REFUSALS: [Code; 5] = [
         Code::INVALID_VALUE,
         Code::INVALID_DEVICE,
