@@ -10,7 +10,9 @@ use super::{Capabilities, Device, RetiredPools};
 use crate::driver::runtime::Runtime;
 use crate::driver::{Driver, DriverResult, RawStream};
 use crate::error::Error;
-use crate::order::{Ending, EventPool, Frontier, Stamp, StreamId, Table, Timeline, Underlying};
+use crate::order::{
+    Cover, Ending, EventPool, Frontier, Stamp, StreamId, Table, Timeline, Uncovered, Underlying,
+};
 use crate::sync::{Arc, MadeIn};
 
 /// A driver with its devices: the CUDA driver of this process, a vendor's runtime library, or a simulated one.
@@ -283,9 +285,9 @@ impl Machine {
             match timeline.cover(stamp.epoch) {
                 Ok(_) => {}
                 // It cannot be covered now, so the answer is not known.
-                Err(error) if error.code.is_capture() => return Ok(false),
-                Err(_) if timeline.has_open_end() => return Ok(false),
-                Err(error) => return Err(error.into()),
+                Err(uncovered) if uncovered.is_capture() => return Ok(false),
+                Err(Uncovered::Ended { is_open: true }) => return Ok(false),
+                Err(uncovered) => return Err(uncovered.into()),
             }
             if let Some(over) = timeline.poll()?.newest {
                 self.table().finish_all(over.past());
@@ -305,10 +307,11 @@ impl Machine {
     pub fn wait_quiescent(&self, frontier: &Frontier) -> Result<(), Error> {
         for stamp in frontier.iter() {
             let Some(timeline) = self.timeline_to_ask(stamp)? else { continue };
-            match self.wait_by_event(&timeline, stamp) {
+            match timeline.cover(stamp.epoch) {
+                Ok(covered) => self.wait_by_event(&covered.cover)?,
                 // Nothing else says when its last frees are over.
-                Err(_) if timeline.has_open_end() => self.wait_for_device(timeline.ordinal())?,
-                waited => waited?,
+                Err(Uncovered::Ended { is_open: true }) => self.wait_for_device(timeline.ordinal())?,
+                Err(uncovered) => return Err(uncovered.into()),
             }
         }
         Ok(())
@@ -319,14 +322,13 @@ impl Machine {
     pub(crate) fn wait_by_events(&self, frontier: &Frontier) -> Result<(), Error> {
         for stamp in frontier.iter() {
             if let Some(timeline) = self.timeline_to_ask(stamp)? {
-                self.wait_by_event(&timeline, stamp)?;
+                self.wait_by_event(&timeline.cover(stamp.epoch)?.cover)?;
             }
         }
         Ok(())
     }
 
-    fn wait_by_event(&self, timeline: &Timeline, stamp: Stamp) -> Result<(), Error> {
-        let cover = timeline.cover(stamp.epoch)?.cover;
+    fn wait_by_event(&self, cover: &Cover) -> Result<(), Error> {
         cover.synchronize()?;
         self.table().finish_all(cover.past());
         Ok(())

@@ -15,6 +15,8 @@ pub(super) enum Detail {
     Text(Box<str>),
     Pointed(Pointed),
     Foreign(ForeignError),
+    /// A stream ended, or rests, before an event covered its last work.
+    NoLastEvent,
     /// A device that has no access to memory of another, with its number, and why.
     RefusedPeer(u32, Box<str>),
     /// The error of one of several devices, with its number.
@@ -30,6 +32,10 @@ impl fmt::Display for Detail {
             Self::Text(text) | Self::RefusedPeer(_, text) => f.write_str(text),
             Self::Pointed(pointed) => pointed.fmt(f),
             Self::Foreign(error) => error.fmt(f),
+            Self::NoLastEvent => f.write_str(
+                "an event for the last work of a stream: it captured when it ended, or rests until its owner brings its handle again; \
+                 wait for the device",
+            ),
             Self::OnDevice(ordinal, error) => write!(f, "gpu {ordinal}: {error}"),
         }
     }

@@ -230,6 +230,12 @@ impl Error {
         self.kind == ErrorKind::Unsupported
     }
 
+    /// Returns `true` if no event covers the last work of a stream, and none can be recorded now: it is over when its device has been
+    /// waited for. Other streams are not affected.
+    pub(crate) fn is_no_last_event(&self) -> bool {
+        matches!(self.detail(), Some(Detail::NoLastEvent))
+    }
+
     /// Returns `true` if there is no driver, or no such device: a program may then fall back to a simulated machine.
     #[must_use]
     pub fn is_no_device(&self) -> bool {

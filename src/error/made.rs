@@ -11,7 +11,7 @@ use super::{Error, ErrorKind, Misuse, OutOfMemory, Unsupported};
 #[cfg(any(feature = "cuda", feature = "runtime"))]
 use crate::driver::LoadError;
 use crate::driver::{Code, DriverError};
-use crate::order::NotEntered;
+use crate::order::{NotEntered, Uncovered};
 
 impl Error {
     #[cold]
@@ -142,6 +142,12 @@ impl Error {
     #[must_use]
     pub(crate) fn asleep(what: &'static str, why: &'static str, instead: &'static str) -> Self {
         Self::with_detail(ErrorKind::Asleep, what, why, instead)
+    }
+
+    /// No event covers the last work of a stream, and none can be recorded now.
+    #[cold]
+    pub(crate) fn no_last_event() -> Self {
+        Self::new(ErrorKind::Unsupported, 0, 0).and(Detail::NoLastEvent)
     }
 
     /// What another process shared is gone; `why` it may be.
@@ -348,6 +354,15 @@ impl From<LoadError> for Error {
         match error {
             LoadError::NoDriver { why, instead } => Self::no_driver(why, instead),
             LoadError::Refused(error) => error.into(),
+        }
+    }
+}
+
+impl From<Uncovered> for Error {
+    fn from(uncovered: Uncovered) -> Self {
+        match uncovered {
+            Uncovered::Ended { .. } => Self::no_last_event(),
+            Uncovered::Refused(error) => error.into(),
         }
     }
 }

@@ -22,4 +22,4 @@ pub use frontier::Frontier;
 pub use id::{Epoch, Stamp, StreamId};
 pub(crate) use places::Places;
 pub(crate) use table::{NotEntered, Table};
-pub(crate) use timeline::{Ending, Timeline, Underlying};
+pub(crate) use timeline::{Ending, Timeline, Uncovered, Underlying};

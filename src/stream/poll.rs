@@ -2,8 +2,8 @@
 
 use super::{Epoch, StreamId};
 use crate::device::Machine;
-use crate::driver::Code;
 use crate::error::Error;
+use crate::order::Uncovered;
 
 /// The cost and the result of polling a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +27,6 @@ impl Machine {
         self.table().done_up_to(of)
     }
 
-    /// Returns `true` if the error means only that the stream has ended without an event that covers the epoch, because it
-    /// captured at its end. Its progress is unknown until a wait for its device; other streams are not affected.
-    pub(crate) fn has_no_last_event(&self, of: StreamId, error: &Error) -> bool {
-        error.code() == Some(Code::CONTEXT_DESTROYED)
-            && self.table().timeline(of).is_some_and(|timeline| timeline.has_ended())
-    }
-
     /// Asks the driver for the progress of the stream, unless it is known to be over up to `want`. Does not wait.
     ///
     /// Covers the stream up to `want` first, so that a later poll can succeed. A stream that cannot be covered is left alone, as
@@ -53,8 +46,8 @@ impl Machine {
         match timeline.cover(want) {
             Ok(covered) if covered.is_new => (polled.recorded, polled.calls) = (true, 2),
             Ok(_) => {}
-            Err(error) if error.code.is_capture() => polled.calls = 1,
-            Err(_) if timeline.has_ended() => {}
+            Err(uncovered) if uncovered.is_capture() => polled.calls = 1,
+            Err(Uncovered::Ended { .. }) => {}
             Err(error) => return Err(error.into()),
         }
         let how_far = timeline.poll()?;
@@ -70,7 +63,7 @@ impl Machine {
 mod tests {
 
     use super::*;
-    use crate::driver::{Call, CaptureMode};
+    use crate::driver::{Call, CaptureMode, Code};
     use crate::sim::Fault;
     use crate::testing::Stall;
     use crate::{Sim, Stamp};

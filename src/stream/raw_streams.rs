@@ -127,11 +127,12 @@ impl RawStreams<'_> {
         if raw.is_default() {
             return Ok(self.device.default_stream());
         }
-        if let Some(stream) = self.registered(raw) {
+        let generation = self.table.registered.generation();
+        if let Some(stream) = self.registered(raw, generation) {
             return Ok(stream);
         }
         // SAFETY: the stream is live, as the caller promises, and none of the default streams.
-        let entry = unsafe { self.lease(raw) }?;
+        let entry = unsafe { self.lease(raw, generation) }?;
         Ok(Stream::leased(self.device, Arc::clone(&entry.timeline)))
     }
 
@@ -185,7 +186,8 @@ impl RawStreams<'_> {
         at_once: impl FnOnce(StreamRef<'_>) -> Option<T>,
         body: impl FnOnce(StreamRef<'_>) -> T,
     ) -> Result<T, Error> {
-        if let Some(entry) = self.of_last_call(raw) {
+        let generation = self.table.registered.generation();
+        if let Some(entry) = self.of_last_call(raw, generation) {
             self.device.machine().require_same_process()?;
             // SAFETY: `raw` is live until the call is over, as the caller promises.
             let entry = if unsafe { self.identify(raw) }? == entry.identity {
@@ -198,7 +200,7 @@ impl RawStreams<'_> {
                 None
             };
             // SAFETY: as above; it came with the handle of no default stream.
-            let entry = entry.map_or_else(|| unsafe { self.lease(raw) }, Ok)?;
+            let entry = entry.map_or_else(|| unsafe { self.lease(raw, generation) }, Ok)?;
             return Ok(body(Lent::new(self.device, &entry.timeline, StreamKind::Foreign).as_ref()));
         }
         let answer = |stream: StreamRef<'_>| at_once(stream).unwrap_or_else(|| body(stream));
@@ -207,11 +209,11 @@ impl RawStreams<'_> {
             Ok(answered) => return Ok(answered),
             Err(answer) => answer,
         };
-        if let Some(stream) = self.registered(raw) {
+        if let Some(stream) = self.registered(raw, generation) {
             return Ok(answer(stream.as_ref()));
         }
         // SAFETY: the stream is live, as the caller promises, and none of the default streams.
-        let entry = unsafe { self.lease(raw) }?;
+        let entry = unsafe { self.lease(raw, generation) }?;
         Ok(answer(Lent::new(self.device, &entry.timeline, StreamKind::Foreign).as_ref()))
     }
 
@@ -256,7 +258,7 @@ impl RawStreams<'_> {
     /// `deallocate_at_once`, whose uses are ordered on the stream that `raw` is.
     #[inline]
     pub unsafe fn visit(self, raw: RawStream, free: impl FnOnce(StreamRef<'_>) -> bool) -> bool {
-        if let Some(entry) = self.of_last_call(raw) {
+        if let Some(entry) = self.of_last_call(raw, self.table.registered.generation()) {
             return free(Lent::visit(self.device, &entry.timeline).as_ref());
         }
         // SAFETY: the caller's promise.
@@ -316,9 +318,8 @@ impl RawStreams<'_> {
         }
     }
 
-    /// The registered stream with that handle, if it is held.
-    fn registered(self, raw: RawStream) -> Option<Stream> {
-        let generation = self.table.registered.generation();
+    /// The registered stream with that handle, if it is held. `generation` was read before.
+    fn registered(self, raw: RawStream, generation: u64) -> Option<Stream> {
         if generation == 0 || self.is_known_as_not_registered(raw, generation) {
             return None;
         }
@@ -333,10 +334,9 @@ impl RawStreams<'_> {
     /// The entry that this thread came with last, if it had this handle and no stream has been registered since: the stream of the
     /// handle, or one that is gone. Not the part of a stream in a capture, which may be over.
     #[inline]
-    fn of_last_call(self, raw: RawStream) -> Option<Arc<RawEntry>> {
+    fn of_last_call(self, raw: RawStream, generation: u64) -> Option<Arc<RawEntry>> {
         self.of_last(|last| {
-            let is_it = matches!(last.identity.part, Part::Stream(_))
-                && last.is(raw, self.table.registered.generation());
+            let is_it = matches!(last.identity.part, Part::Stream(_)) && last.is(raw, generation);
             if is_it { last.entry.upgrade() } else { None }
         })
     }
@@ -361,15 +361,14 @@ impl RawStreams<'_> {
         is_woken
     }
 
-    /// The entry of a stream, with a lease.
+    /// The entry of a stream, with a lease. `generation` was read before the stream was looked for among the registered ones, so that one
+    /// that is registered meanwhile is found by the next call.
     ///
     /// # Safety
     ///
     /// The stream is live and none of the default streams.
-    unsafe fn lease(self, raw: RawStream) -> Result<Arc<RawEntry>, Error> {
+    unsafe fn lease(self, raw: RawStream, generation: u64) -> Result<Arc<RawEntry>, Error> {
         self.device.machine().require_same_process()?;
-        // Before the stream is looked up: a registration that comes meanwhile is noticed the next time.
-        let generation = self.table.registered.generation();
         // SAFETY: the stream is live, as the caller promises.
         let identity = unsafe { self.identify(raw) }?;
         let entry = match self.of_this_thread(identity).or_else(|| self.table.find(identity)) {

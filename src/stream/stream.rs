@@ -501,8 +501,8 @@ impl<'s> StreamRef<'s> {
     ///
     /// # Errors
     ///
-    /// `DeviceMismatch` for a point of another machine; a capture error while a stream concerned captures; `ContextLost` if a
-    /// point can never be reached. Points before the failed one have been waited for.
+    /// `DeviceMismatch` for a point of another machine; a capture error while a stream concerned captures; `Unsupported` if a
+    /// stream ended, or rests, without an event for a point, which is over when its device has been waited for. Points before the failed one have been waited for.
     pub fn wait_for(self, frontier: &Frontier) -> Result<(), Error> {
         for stamp in frontier.iter() {
             let _ = self.wait_up_to(stamp)?;

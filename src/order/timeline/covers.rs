@@ -27,24 +27,40 @@ pub(crate) struct Covered {
     pub(crate) is_new: bool,
 }
 
+/// Why no event covers the requested epoch. Decided under the lock: a fleeting stream may be lent again a moment later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Uncovered {
+    /// None was recorded before the stream was gone, or at rest. With `is_open` its work is over when its device has been waited for.
+    Ended { is_open: bool },
+    /// The driver has refused.
+    Refused(DriverError),
+}
+
+impl Uncovered {
+    /// A graph capture forbids the record.
+    pub(crate) fn is_capture(&self) -> bool {
+        matches!(self, Self::Refused(error) if error.code.is_capture())
+    }
+}
+
 impl Timeline {
     /// An event that covers `epoch`: the one that asks for the least waiting, recorded now if there is none.
-    pub(crate) fn cover(&self, epoch: Epoch) -> DriverResult<Covered> {
-        self.state.require_same_process()?;
+    pub(crate) fn cover(&self, epoch: Epoch) -> Result<Covered, Uncovered> {
+        self.state.require_same_process().map_err(Uncovered::Refused)?;
         let clock = {
             let mut state = self.state.lock();
             if let Some(cover) = state.covers.iter().find(|cover| cover.epoch() >= epoch) {
                 return Ok(Covered { cover: cover.clone(), is_new: false });
             }
             if state.phase != Phase::Live {
-                return Err(DriverError::new(Call::EventRecord, Code::CONTEXT_DESTROYED));
+                return Err(Uncovered::Ended { is_open: self.is_open(&state) });
             }
             state.pins += 1;
             state.clock.clone()
         };
         let recorded = self.record(clock);
         self.unpin(recorded.as_ref().ok());
-        recorded.map(|cover| Covered { cover, is_new: true })
+        recorded.map(|cover| Covered { cover, is_new: true }).map_err(Uncovered::Refused)
     }
 
     /// Removes an event that was recorded in a capture: it cannot be waited for.
@@ -93,18 +109,25 @@ impl Timeline {
         }
         let event = self.events.take()?;
         let stamp = Stamp { stream: self.id, epoch: self.advance() };
-        // Relaxed: as where it is added to.
-        self.open.store(0, Ordering::Relaxed);
+        // Relaxed, here and below: as where it is added to.
+        let open = self.open.swap(0, Ordering::Relaxed);
         // SAFETY:
         // - the event is live and of this device: it comes from the device's pool and has no other holder.
         // - the stream is live: as above.
-        unsafe { self.driver.event_record(self.ordinal, event.raw(), raw) }?;
-        if self.lent && self.is_capturing()? {
-            // A capture has begun since, and the event may belong to the graph. If the capture has ended as well, a wait for the
+        let recorded = unsafe { self.driver.event_record(self.ordinal, event.raw(), raw) };
+        let recorded = recorded.and_then(|()| {
+            // Where a capture has begun since, the event may belong to the graph. If the capture has ended as well, a wait for the
             // event would be an error.
-            return Err(DriverError::new(Call::EventRecord, Code::CAPTURE_UNSUPPORTED));
+            if self.lent && self.is_capturing()? {
+                return Err(DriverError::new(Call::EventRecord, Code::CAPTURE_UNSUPPORTED));
+            }
+            Ok(Cover::new(event, Past::new(stamp, clock)))
+        });
+        if recorded.is_err() {
+            // No event covers them.
+            self.open.fetch_add(open, Ordering::Relaxed);
         }
-        Ok(Cover::new(event, Past::new(stamp, clock)))
+        recorded
     }
 
     /// Advances, then records an event within the capture that the stream takes part in. The event is not kept here: a stream

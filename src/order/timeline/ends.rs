@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "destroys raw streams")]
 
 use super::points::ONE_FREE;
-use super::state::Phase;
+use super::state::{Phase, TimelineState};
 use super::{Ending, Timeline};
 use crate::contain::contain;
 use crate::order::{Cover, Epoch};
@@ -102,20 +102,18 @@ impl Timeline {
         true
     }
 
-    /// Returns `true` if no further event can be recorded: for ever after, if the last handle is gone; until the next lease, if the
-    /// stream is fleeting.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.state.lock_unless_forked().is_some_and(|state| state.phase != Phase::Live)
-    }
-
     /// Whether frees of the stream are over only when its device has been waited for, or when it comes again.
     pub(crate) fn has_open_end(&self) -> bool {
-        let Some(state) = self.state.lock_unless_forked() else { return false };
-        // Relaxed: whoever wrote it has given its lease up under the lock.
-        let deferred = Epoch(self.deferred.load(Ordering::Relaxed));
+        self.state.lock_unless_forked().is_some_and(|state| self.is_open(&state))
+    }
+
+    /// As [`has_open_end`](Self::has_open_end). No more than that is known of a fleeting stream that captured when it went to rest, or of a
+    /// point that was handed out in a visit.
+    pub(super) fn is_open(&self, state: &TimelineState) -> bool {
+        let last = self.last_of_all(Epoch::NONE);
         state.phase != Phase::Live
-            && state.covers.last().map_or(Epoch::NONE, Cover::epoch) < deferred
-            && !self.is_done(deferred)
+            && state.covers.last().map_or(Epoch::NONE, Cover::epoch) < last
+            && !self.is_done(last)
     }
 
     /// Covers the stream for the last time and releases it. Called by the last handle.

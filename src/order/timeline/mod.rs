@@ -47,6 +47,7 @@ use super::event_pool::EventPool;
 use super::{Epoch, StreamId};
 use crate::driver::{Driver, RawStream};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, ThreadToken};
+pub(crate) use covers::Uncovered;
 use state::{Phase, TimelineState};
 
 /// The end of the raw stream when its last handle is dropped.

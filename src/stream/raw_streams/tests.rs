@@ -269,6 +269,32 @@ fn what_a_free_could_not_cover_the_end_of_the_call_covers() {
 }
 
 #[test]
+fn a_stream_that_rests_without_an_event_is_no_lost_context() {
+    let sim = Sim::new();
+    let device = sim.device(0);
+    let machine = device.machine();
+    let raw = made(&sim, 0);
+    let stream = found(&device, raw).unwrap();
+    let other = device.stream().unwrap();
+    sim.begin_capture(0, raw, CaptureMode::Relaxed).unwrap();
+    let freed = stream.release();
+    drop(stream);
+    let refused = other.as_ref().wait_up_to(freed).unwrap_err();
+    assert!(!machine.is_quiescent(&Frontier::of(freed)).unwrap());
+    sim.end_capture(0, raw).unwrap();
+    // It has come again since. The error says what it said.
+    let stream = found(&device, raw).unwrap();
+    assert_eq!(stream.id(), freed.stream());
+    assert!(refused.is_no_last_event() && refused.is_unsupported() && !refused.is_final(), "{refused}");
+    assert!(refused.to_string().contains("rests until its owner brings its handle again"), "{refused}");
+    assert!(other.as_ref().wait_up_to(freed).unwrap().needed, "and now it can be covered");
+    drop((stream, other));
+    end(&sim, 0, raw);
+    device.synchronize().unwrap();
+    sim.assert_clean();
+}
+
+#[test]
 fn a_capture_stays_whole_and_is_a_stream_of_its_own() {
     let sim = Sim::new();
     let device = sim.device(0);

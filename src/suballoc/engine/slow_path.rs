@@ -240,6 +240,11 @@ impl<U: Resource> Engine<U> {
     }
 }
 
+/// Returns `true` if the error only says that one of the two streams captures, or that the other one has ended, or rests, without an event.
+fn is_out_of_reach(error: &Error) -> bool {
+    error.is_capture() || error.is_no_last_event()
+}
+
 impl SuballocBook {
     /// The number of blocks that have come back to the core so far.
     fn released(&self) -> u64 {
@@ -369,7 +374,7 @@ impl SuballocBook {
     ) -> Result<bool, Error> {
         match self.wait_for(stream, point) {
             Ok(()) => return Ok(true),
-            Err(error) if self.is_out_of_reach(point.stream, &error) => {}
+            Err(error) if is_out_of_reach(&error) => {}
             Err(error) => keep_first(failed, error)?,
         }
         Ok(false)
@@ -384,12 +389,6 @@ impl SuballocBook {
         Ok(())
     }
 
-    /// Returns `true` if the error only says that one of the two streams captures, or that the other one ended in a
-    /// capture.
-    fn is_out_of_reach(&self, other: StreamId, error: &Error) -> bool {
-        error.is_capture() || self.device.machine().has_no_last_event(other, error)
-    }
-
     /// Makes `stream` wait for all others, and merges all free memory for it.
     pub(super) fn merge_for(&self, stream: StreamRef<'_>) -> Result<(), Error> {
         let own = stream.id();
@@ -398,7 +397,7 @@ impl SuballocBook {
             match self.wait_for(stream, other.latest()) {
                 Ok(()) => {}
                 // Its blocks stay its own.
-                Err(error) if self.device.machine().has_no_last_event(other.stream, &error) => {}
+                Err(error) if error.is_no_last_event() => {}
                 Err(error) => return Err(error),
             }
         }
@@ -439,7 +438,7 @@ impl SuballocBook {
                         event!(requester = ?request.requester.id(), of = ?other.stream, "wait on the host");
                         waited = true;
                     }
-                    Err(error) if self.is_out_of_reach(other.stream, &error) => {}
+                    Err(error) if is_out_of_reach(&error) => {}
                     Err(error) => keep_first(&mut failed, error)?,
                 }
             }
@@ -492,7 +491,7 @@ impl SuballocBook {
             // The block goes back to its former owner. If that stream has left meanwhile, its work is completed.
             let owner = inner.core.owner_of(point.stream).unwrap_or(Owner::UNOWNED);
             return_to_core(&mut inner.core, owner, Spilled { address, epoch: point.epoch });
-            if !self.is_out_of_reach(point.stream, &error) {
+            if !is_out_of_reach(&error) {
                 return Err(error);
             }
             out_of_reach.push(point.stream);

@@ -206,7 +206,7 @@ impl GuardBook {
         for point in points {
             match machine.poll(point.stream(), point.epoch()) {
                 Ok(polled) => done.push(Stamp { epoch: polled.done, ..point }),
-                Err(error) if error.is_final() && !machine.has_no_last_event(point.stream(), &error) => {
+                Err(error) if error.is_final() => {
                     is_lost = true;
                 }
                 // It may say more next time.
