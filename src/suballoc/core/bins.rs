@@ -204,6 +204,12 @@ impl Bins {
         Some(Bin((level * BINS) as u16 + self.used_of(level).ilog2() as u16))
     }
 
+    /// The bins of a zone that have a block, from one of them on, the smallest first.
+    pub(super) fn up(&self, zone: Zone, from: Bin) -> impl Iterator<Item = Bin> + '_ {
+        let up = core::iter::successors(self.at_least(from), |bin| self.at_least(bin.next()?));
+        up.take_while(move |bin| bin.is_of(zone))
+    }
+
     /// The bins of a zone that have a block, the largest first.
     pub(super) fn down(&self, zone: Zone) -> impl Iterator<Item = Bin> + '_ {
         let down =

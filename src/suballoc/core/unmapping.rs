@@ -8,9 +8,10 @@ use super::{Core, Owner, UNIT};
 
 impl Core {
     /// Takes pages on which no live block lies, and whose work is completed, out of the core: whole extents within
-    /// unowned free blocks, of `least` units at least if there are so many, and never of more than `most`. The largest
-    /// free blocks are looked at first, and of those of similar size the one that was free the longest; of a block the
-    /// last pages are taken. O(pages taken, and unowned free blocks that are longer than a page).
+    /// unowned free blocks, of `least` units at least if there are so many, and never of more than `most`. The shortest
+    /// free blocks are looked at first, because the next long request of a program that repeats itself needs the longest ones, and of
+    /// those of similar size the one that was free the longest; of a block the last pages are taken. O(pages taken, and unowned free
+    /// blocks that are longer than a page).
     ///
     /// Each is to be [unmapped](Self::finish_unmapping) or [kept](Self::abandon_unmapping).
     pub(crate) fn take_pages(&mut self, least: u64, most: u64) -> Vec<Extent> {
@@ -28,9 +29,10 @@ impl Core {
         }
         let bins = &self.owners.place(Owner::UNOWNED).bins;
         let page = self.ranges.page_units;
-        let of_pages = |zone: Zone| bins.down(zone).take_while(move |bin| *bin >= zone.bin(page));
         let zones = [Zone::SECOND, Zone::FIRST].into_iter();
-        let blocks = zones.flat_map(of_pages).flat_map(|bin| bins.list(&self.nodes, bin, End::Back));
+        let blocks = zones
+            .flat_map(|zone| bins.up(zone, zone.bin(page)))
+            .flat_map(|bin| bins.list(&self.nodes, bin, End::Back));
         let mut units = 0;
         for id in blocks {
             let node = &self.nodes[id];
