@@ -204,10 +204,10 @@ impl Bins {
         Some(Bin((level * BINS) as u16 + self.used_of(level).ilog2() as u16))
     }
 
-    /// The bins of a zone that have a block, from one of them on, the smallest first.
-    pub(super) fn up(&self, zone: Zone, from: Bin) -> impl Iterator<Item = Bin> + '_ {
-        let up = core::iter::successors(self.at_least(from), |bin| self.at_least(bin.next()?));
-        up.take_while(move |bin| bin.is_of(zone))
+    /// A bin that has a block, and the larger ones of its zone that have one, the smallest first.
+    #[inline]
+    pub(super) fn up(&self, first: Bin) -> impl Iterator<Item = Bin> + '_ {
+        core::iter::successors(Some(first), |bin| self.at_least(bin.larger()?))
     }
 
     /// The bins of a zone that have a block, the largest first.

@@ -85,10 +85,11 @@ impl Core {
     fn fit_elsewhere(&self, owner: Owner, request: FitRequest, found: Id) -> Option<Id> {
         let bins = &self.owners.place(owner).bins;
         let smallest = bins.at_least(request.zone.bin(request.units))?;
-        let up = core::iter::successors(Some(smallest), |bin| bins.at_least(bin.larger()?));
         let few = |bin| bins.list(&self.nodes, bin, End::Front).take(OWN_BIN + 1);
         let fits = |id: &Id| *id != found && request.front(&self.nodes[*id]).is_some();
-        up.take(OWN_BIN).find_map(|bin| few(bin).filter(fits).min_by_key(|&id| self.nodes[id].units))
+        bins.up(smallest)
+            .take(OWN_BIN)
+            .find_map(|bin| few(bin).filter(fits).min_by_key(|&id| self.nodes[id].units))
     }
 
     #[inline]
@@ -131,7 +132,7 @@ impl Core {
         let fits = |id: &Id| request.front(&self.nodes[*id]).is_some();
         let few = |bin| bins.list(&self.nodes, bin, End::Front).take(OWN_BIN);
         let smallest = bins.at_least(request.zone.bin(request.units))?;
-        let near = core::iter::successors(Some(smallest), |bin| bins.at_least(bin.larger()?)).take(OWN_BIN);
+        let near = bins.up(smallest).take(OWN_BIN);
         if let Some(id) =
             near.filter_map(|bin| few(bin).filter(fits).min_by_key(|&id| self.nodes[id].units)).next()
         {
@@ -153,9 +154,8 @@ impl Core {
         }
         let fits = |id: &Id| self.nodes[*id].epoch <= reach && request.front(&self.nodes[*id]).is_some();
         let smallest = place.bins.at_least(request.zone.bin(request.units))?;
-        let bins = core::iter::successors(Some(smallest), |bin| place.bins.at_least(bin.larger()?));
         let few = |bin| place.bins.list(&self.nodes, bin, End::Back).take(FOREIGN_A_BIN);
-        let found = bins.flat_map(few).take(FOREIGN).find(fits);
+        let found = place.bins.up(smallest).flat_map(few).take(FOREIGN).find(fits);
         found.or_else(|| self.largest_that_fits(owner, reach, request))
     }
 

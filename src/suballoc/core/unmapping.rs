@@ -30,9 +30,9 @@ impl Core {
         let bins = &self.owners.place(Owner::UNOWNED).bins;
         let page = self.ranges.page_units;
         let zones = [Zone::SECOND, Zone::FIRST].into_iter();
-        let blocks = zones
-            .flat_map(|zone| bins.up(zone, zone.bin(page)))
-            .flat_map(|bin| bins.list(&self.nodes, bin, End::Back));
+        let of_pages =
+            zones.filter_map(|zone| bins.at_least(zone.bin(page))).flat_map(|first| bins.up(first));
+        let blocks = of_pages.flat_map(|bin| bins.list(&self.nodes, bin, End::Back));
         let mut units = 0;
         for id in blocks {
             let node = &self.nodes[id];
