@@ -427,7 +427,7 @@ impl<'s> StreamRef<'s> {
         if self.core.is_visit {
             return self.kept_of_visit();
         }
-        // It is lent for a call. A default stream never ends. A fleeting one has a lease, so that it can be had once more; not in a
+        // The stream is lent for a call. A default stream never ends. A fleeting one has a lease, so that it can be had once more; not in a
         // child of a fork, where no lease is given up either.
         let timeline = Arc::clone(&self.core.timeline);
         if timeline.is_fleeting() {
@@ -502,7 +502,8 @@ impl<'s> StreamRef<'s> {
     /// # Errors
     ///
     /// `DeviceMismatch` for a point of another machine; a capture error while a stream concerned captures; `Unsupported` if a
-    /// stream ended, or rests, without an event for a point, which is over when its device has been waited for. Points before the failed one have been waited for.
+    /// stream ended, or rests, without an event for a point, which is over when its device has been waited for. Points before the
+    /// failed one have been waited for.
     pub fn wait_for(self, frontier: &Frontier) -> Result<(), Error> {
         for stamp in frontier.iter() {
             let _ = self.wait_up_to(stamp)?;

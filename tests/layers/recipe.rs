@@ -621,7 +621,7 @@ fn auto_tries_a_page_and_believes_what_that_says() {
     assert_eq!((live.reservations, live.physical), (0, 0));
     let (lost, _) = made(Call::MemoryMap, Code::ILLEGAL_ADDRESS);
     assert!(lost.unwrap_err().is_context_lost());
-    // It says nothing about pages.
+    // An unknown error says nothing about pages.
     let (failed, live) = made(Call::MemoryMap, Code::UNKNOWN);
     assert_eq!(failed.unwrap_err().code(), Some(Code::UNKNOWN));
     assert_eq!((live.reservations, live.physical), (0, 0));

@@ -282,7 +282,7 @@ fn a_stream_that_rests_without_an_event_is_no_lost_context() {
     let refused = other.as_ref().wait_up_to(freed).unwrap_err();
     assert!(!machine.is_quiescent(&Frontier::of(freed)).unwrap());
     sim.end_capture(0, raw).unwrap();
-    // It has come again since. The error says what it said.
+    // The stream has come again since. The error of before still says that it rested.
     let stream = found(&device, raw).unwrap();
     assert_eq!(stream.id(), freed.stream());
     assert!(refused.is_no_last_event() && refused.is_unsupported() && !refused.is_final(), "{refused}");
@@ -311,7 +311,7 @@ fn a_capture_stays_whole_and_is_a_stream_of_its_own() {
     unsafe { sim.graph_destroy(0, graph) }.unwrap();
     assert_eq!(found(&device, raw).unwrap().id(), before);
     end(&sim, 0, raw);
-    // It was freed where no event can be recorded, and the stream is gone: nobody comes after it, but who waits for all.
+    // The point was freed where no event can be recorded, and its stream is gone: only a wait for the device comes after it.
     let other = device.stream().unwrap();
     assert!(other.wait_for(&freed).is_err());
     device.synchronize().unwrap();

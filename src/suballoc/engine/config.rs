@@ -52,8 +52,8 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
-    /// What free pages move within where so many units were live at most: what the budget leaves beside them, and a 32nd of them at least,
-    /// without which a budget of bytes that is passed would make every page as short as can be. Without a budget, all.
+    /// The slack in which free pages move, where so many units were live at most: the units that the budget leaves beside them, and a 32nd of
+    /// them at least, without which a budget of bytes that is passed would make every page as short as can be. Without a budget, all units.
     pub(super) fn slack_units(&self, peak_live: u64) -> u64 {
         let least = peak_live / LEAST_SLACK;
         self.page_budget.map_or(u64::MAX, |limit| limit.units(peak_live).saturating_sub(peak_live).max(least))
