@@ -122,6 +122,10 @@ unsafe impl<U: Resource> Pages for Counted<U> {
         self.upstream_pages().map_or(1, Pages::page_bytes)
     }
 
+    fn may_alias(&self) -> bool {
+        self.upstream_pages().is_ok_and(Pages::may_alias)
+    }
+
     fn reserve(&self, bytes: usize) -> Result<DevicePtr, Error> {
         self.call();
         self.upstream_pages()?.reserve(bytes)

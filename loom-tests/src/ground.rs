@@ -27,6 +27,8 @@ pub struct Ground {
     book: Arc<Unmodelled<Book>>,
     /// The unit of its pages; 0 if it has segments only.
     page_bytes: usize,
+    /// A page may be mapped at several addresses.
+    has_aliases: bool,
 }
 
 #[derive(Debug, Default)]
@@ -37,10 +39,12 @@ struct Book {
     live: BTreeMap<u64, u64>,
     /// What has been used, by what: beginning, length, work.
     uses: Vec<(u64, u64, Work)>,
+    /// The same, by the bytes of pages, whatever their addresses.
+    uses_of_pages: Vec<(u64, u64, Work)>,
     /// The ranges that are reserved, likewise.
     ranges: BTreeMap<u64, u64>,
     /// The pages that are there, by number: the length, and where each is mapped.
-    pages: BTreeMap<u64, (u64, Option<u64>)>,
+    pages: BTreeMap<u64, (u64, Vec<u64>)>,
     next: u64,
     taken: usize,
     returned: usize,
@@ -51,6 +55,22 @@ struct Book {
 
 fn meet(one: (u64, u64), other: (u64, u64)) -> bool {
     one.0 < other.0 + other.1 && other.0 < one.0 + one.1
+}
+
+impl Book {
+    /// The bytes of pages that are mapped at some addresses: a number that no two bytes share.
+    fn bytes_of_pages(&self, address: u64, bytes: u64) -> Vec<(u64, u64)> {
+        let all = self
+            .pages
+            .iter()
+            .flat_map(|(number, (length, places))| places.iter().map(move |at| (number, length, at)));
+        let parts = all.filter(|(_, length, at)| meet((**at, **length), (address, bytes)));
+        let parts = parts.map(|(number, length, &at)| {
+            let (from, to) = (at.max(address), (at + length).min(address + bytes));
+            ((number << 32) + (from - at), to - from)
+        });
+        parts.collect()
+    }
 }
 
 impl Ground {
@@ -64,6 +84,7 @@ impl Ground {
             room: Arc::new(Mutex::new(capacity)),
             book: Arc::new(Unmodelled::new(book)),
             page_bytes: 0,
+            has_aliases: false,
         }
     }
 
@@ -71,6 +92,12 @@ impl Ground {
     #[must_use]
     pub fn in_pages(rig: &Rig, capacity: usize, page_bytes: usize) -> Self {
         Self { page_bytes, ..Self::new(rig, capacity) }
+    }
+
+    /// The same, in pages that may have several addresses.
+    #[must_use]
+    pub fn with_aliases(self) -> Self {
+        Self { has_aliases: true, ..self }
     }
 
     /// How often a segment was taken.
@@ -128,6 +155,10 @@ impl Ground {
         assert!(whole, "{address:#x} is in no segment");
         let other = book.live.iter().find(|(at, length)| meet((**at, **length), (address, bytes)));
         assert_eq!(other, None, "{address:#x} is live already");
+        let live = book.live.iter().flat_map(|(at, length)| book.bytes_of_pages(*at, *length));
+        let mine = book.bytes_of_pages(address, bytes);
+        let other = live.into_iter().find(|other| mine.iter().any(|mine| meet(*mine, *other)));
+        assert_eq!(other, None, "the memory at {address:#x} is live at another address");
         book.live.insert(address, bytes);
     }
 
@@ -139,7 +170,19 @@ impl Ground {
     /// Some work uses a block, on a stream that follows so much. All that ever used these bytes must come before it.
     pub(crate) fn note_use(&self, address: u64, bytes: u64, work: Work, followed: WorkSet) {
         self.assert_behind(address, bytes, followed, &format_args!("{work:?}"));
-        self.book().uses.push((address, bytes, work));
+        let mut book = self.book();
+        book.uses.push((address, bytes, work));
+        let mine = book.bytes_of_pages(address, bytes);
+        let used = |(at, length, _): &&(u64, u64, Work)| mine.iter().any(|mine| meet((*at, *length), *mine));
+        let used: Vec<Work> = book.uses_of_pages.iter().filter(used).map(|(_, _, work)| *work).collect();
+        book.uses_of_pages.extend(mine.into_iter().map(|(at, length)| (at, length, work)));
+        drop(book);
+        for earlier in used {
+            assert!(
+                self.rig.mock.is_before(followed, earlier),
+                "{work:?} may overtake {earlier:?} on a page"
+            );
+        }
     }
 
     fn assert_behind(&self, address: u64, bytes: u64, followed: WorkSet, who: &dyn fmt::Debug) {
@@ -255,6 +298,10 @@ unsafe impl Pages for Ground {
         self.page_bytes
     }
 
+    fn may_alias(&self) -> bool {
+        self.has_aliases
+    }
+
     fn reserve(&self, bytes: usize) -> Result<DevicePtr, Error> {
         let mut book = self.book();
         let address = book.next;
@@ -273,13 +320,13 @@ unsafe impl Pages for Ground {
     fn create(&self, bytes: usize) -> Result<Page, Error> {
         let mut book = self.take_room(bytes)?;
         let number = book.taken as u64;
-        book.pages.insert(number, (bytes as u64, None));
+        book.pages.insert(number, (bytes as u64, Vec::new()));
         Ok(Page::new(number, bytes))
     }
 
     unsafe fn release(&self, page: Page) {
         let removed = self.book().pages.remove(&page.number());
-        assert_eq!(removed, Some((page.bytes() as u64, None)), "{page:?} is released");
+        assert_eq!(removed, Some((page.bytes() as u64, Vec::new())), "{page:?} is released");
         self.give_back(page.bytes());
     }
 
@@ -289,8 +336,10 @@ unsafe impl Pages for Ground {
         let (mut book, at, bytes) = (self.book(), at.address(), page.bytes() as u64);
         let taken = book.segments.iter().find(|(from, length)| meet((**from, **length), (at, bytes)));
         assert_eq!(taken, None, "{page:?} is mapped over another");
-        let replaced = book.pages.insert(page.number(), (bytes, Some(at)));
-        assert_eq!(replaced, Some((bytes, None)), "{page:?} is mapped");
+        let places = book.pages.get_mut(&page.number()).filter(|known| known.0 == bytes);
+        let places = &mut places.expect("the page is there").1;
+        assert!(places.is_empty() || self.has_aliases, "{page:?} is mapped at {places:x?}");
+        places.push(at);
         book.segments.insert(at, bytes);
         Ok(())
     }
@@ -302,8 +351,11 @@ unsafe impl Pages for Ground {
         }
         let (at, bytes) = (at.address(), page.bytes() as u64);
         self.take_away(at, bytes, WorkSet::default());
-        let replaced = self.book().pages.insert(page.number(), (bytes, None));
-        assert_eq!(replaced, Some((bytes, Some(at))), "{page:?} is unmapped");
+        let mut book = self.book();
+        let places = book.pages.get_mut(&page.number()).map(|known| &mut known.1);
+        let place = places.as_ref().and_then(|places| places.iter().position(|place| *place == at));
+        let places = places.expect("the page is there");
+        places.remove(place.expect("it is mapped there"));
         Ok(())
     }
 }

@@ -60,6 +60,16 @@ impl Site {
         Self::over(|rig| Ground::in_pages(rig, capacity, page_bytes), config)
     }
 
+    /// As [`in_pages`](Self::in_pages), where a page may be mapped at several addresses.
+    ///
+    /// # Panics
+    ///
+    /// As there.
+    #[must_use]
+    pub fn in_pages_with_aliases(capacity: usize, page_bytes: usize, config: PoolConfig) -> Self {
+        Self::over(|rig| Ground::in_pages(rig, capacity, page_bytes).with_aliases(), config)
+    }
+
     fn over(ground: impl FnOnce(&Rig) -> Ground, config: PoolConfig) -> Self {
         let rig = Rig::new();
         let ground = ground(&rig);

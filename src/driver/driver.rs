@@ -90,6 +90,12 @@ pub unsafe trait Driver: Debug + Send + Sync {
         false
     }
 
+    /// Returns `true` if physical memory may be mapped at several addresses at once: what work has written through one of them is seen
+    /// through each of them by work that begins after it is over, and one can be unmapped while work uses another. Default: `false`.
+    fn may_alias(&self) -> bool {
+        false
+    }
+
     /// The device of the context that is current on the calling thread, whoever made that context; `None` where none is current. A
     /// library without contexts has a current device instead, which is device 0 at first. Makes no context.
     ///

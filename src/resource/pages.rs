@@ -73,6 +73,13 @@ pub unsafe trait Pages {
     /// The unit of ranges and pages in bytes, and their alignment: a power of two, 2 MiB on the GPUs of today.
     fn page_bytes(&self) -> usize;
 
+    /// Returns `true` if a page may have several addresses at once, and keeps these promises: what work has written through one of them
+    /// is seen through each by work that begins after it is over, and one can be unmapped while work uses another. A suballocator
+    /// then leaves a page that it moves mapped where it was, so that the page can come back without a call. Default: `false`.
+    fn may_alias(&self) -> bool {
+        false
+    }
+
     /// Reserves a range of addresses without memory, aligned to the unit. `bytes` is a multiple of the unit, and not 0.
     ///
     /// # Errors
@@ -106,12 +113,12 @@ pub unsafe trait Pages {
     ///
     /// # Errors
     ///
-    /// As the driver says. The page has no address then, and may be mapped elsewhere, or released; the addresses may be
+    /// As the driver says. The page is not mapped there then, and may be mapped elsewhere, or released; the addresses may be
     /// [lost](Self::is_lost).
     ///
     /// # Safety
     ///
-    /// `page` is of this resource, was not released and has no address. The addresses from `at` on, a multiple of the unit, for
+    /// `page` is of this resource, was not released and has no address, unless it [may alias](Self::may_alias). The addresses from `at` on, a multiple of the unit, for
     /// as many bytes as the page has, are in one range of this resource, and nothing is mapped there.
     unsafe fn map(&self, page: Page, at: DevicePtr) -> Result<(), Error>;
 
@@ -131,7 +138,7 @@ pub unsafe trait Pages {
     ///
     /// # Safety
     ///
-    /// `page` is mapped at `at`, and no work that is left on any stream of any device uses it.
+    /// `page` is mapped at `at`, and no work that is left on any stream of any device uses it there.
     unsafe fn unmap(&self, page: Page, at: DevicePtr) -> Result<(), Error>;
 
     /// A page, in a form that other processes can open: once, for all that lies on it. By default there is none.

@@ -24,6 +24,7 @@ pub struct SimConfig {
     pub(super) cost: CostModel,
     pub(super) streams_keep_up: bool,
     pub(super) peers: bool,
+    pub(super) has_aliases: bool,
     pub(super) is_announced: bool,
     pub(super) watches_blocks: bool,
     /// The device, or `None` for all of them; the attribute; its value.
@@ -44,6 +45,7 @@ impl Default for SimConfig {
             cost: CostModel::free(),
             streams_keep_up: false,
             peers: true,
+            has_aliases: true,
             is_announced: false,
             watches_blocks: true,
             attributes: Vec::new(),
@@ -148,6 +150,21 @@ impl SimConfig {
     #[must_use]
     pub const fn peers(mut self, peers: bool) -> Self {
         self.peers = peers;
+        self
+    }
+
+    /// Whether memory may be mapped at several addresses at once. Default: it may, as with CUDA.
+    ///
+    /// ```
+    /// use alluvion::driver::Driver;
+    /// use alluvion::sim::{SimConfig, SimDriver};
+    ///
+    /// assert!(SimDriver::new(SimConfig::default()).may_alias());
+    /// assert!(!SimDriver::new(SimConfig::default().aliases(false)).may_alias());
+    /// ```
+    #[must_use]
+    pub const fn aliases(mut self, aliases: bool) -> Self {
+        self.has_aliases = aliases;
         self
     }
 

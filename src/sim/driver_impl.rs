@@ -91,6 +91,10 @@ unsafe impl Driver for SimDriver {
             .unwrap_or_default()
     }
 
+    fn may_alias(&self) -> bool {
+        self.look(|machine| machine.config.has_aliases).unwrap_or_default()
+    }
+
     fn context_device(&self) -> DriverResult<Option<u32>> {
         Ok(self.enter(Call::ContextDevice, None, 0)?.current_device())
     }

@@ -50,6 +50,8 @@ pub(super) struct VirtualMemory {
     held: HashMap<u64, PhysicalHandle>,
     used: HashMap<BackingId, PhysicalUse>,
     handles: u64,
+    /// Handles of memory that is gone: the last one is the next to be handed out, as CUDA hands out nearly every other one at once.
+    spare: Vec<u64>,
 }
 
 impl VirtualMemory {
@@ -78,8 +80,10 @@ impl VirtualMemory {
 
     /// Adds a handle. Returns `true` if it is the first one of its memory.
     fn add(&mut self, held: PhysicalHandle) -> (RawMemory, bool) {
-        self.handles += 1;
-        let handle = self.handles;
+        let handle = self.spare.pop().unwrap_or_else(|| {
+            self.handles += 1;
+            self.handles
+        });
         self.held.insert(handle, held);
         let used =
             self.used.entry(held.backing).or_insert(PhysicalUse { first: handle, handles: 0, mappings: 0 });
@@ -194,7 +198,14 @@ impl SimMachine {
     pub(super) fn memory_release(&mut self, ordinal: u32, memory: RawMemory) -> Result<(), Code> {
         let backing = self.physical(ordinal, memory)?.backing;
         self.process.virtual_memory.held.remove(&memory.0);
-        self.use_physical(backing, |used| used.handles -= 1);
+        let mut is_gone = false;
+        self.use_physical(backing, |used| {
+            used.handles -= 1;
+            is_gone = used.handles + used.mappings == 0;
+        });
+        if is_gone {
+            self.process.virtual_memory.spare.push(memory.0);
+        }
         Ok(())
     }
 

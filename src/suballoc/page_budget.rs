@@ -9,7 +9,8 @@ use crate::error::Error;
 /// needed. If there are not enough of them, the pool grows past the limit: a job that needs the memory is not refused.
 /// For a limit that is never passed see [`maximum`](super::PoolConfig::maximum).
 ///
-/// A page that moves costs two or three driver calls, about 50 µs on an H200 in all, and waits for no work.
+/// A page that moves costs two or three driver calls, about 50 µs on an H200 in all, and waits for no work. Where a page may have
+/// [several addresses](crate::resource::Pages::may_alias), its way back to where it was costs none.
 ///
 /// ```
 /// use alluvion::source::Mapped;

@@ -5,6 +5,7 @@ mod every_source;
 #[path = "../support/raw_block.rs"]
 mod raw_block;
 
+mod aliases;
 mod asking;
 mod at_once;
 mod beside_sleepers;

@@ -16,6 +16,11 @@ pub(crate) fn machine(pages: usize) -> Sim {
     Sim::with_config(Bench::config().devices(1).memory_bytes(pages * PAGE))
 }
 
+/// The same, where no page has two addresses.
+pub(crate) fn machine_without_aliases(pages: usize) -> Sim {
+    Sim::with_config(Bench::config().devices(1).memory_bytes(pages * PAGE).aliases(false))
+}
+
 /// A pool that maps what a request lacks, and no more.
 pub(crate) fn exact() -> PoolConfig {
     PoolConfig::default().growth(Growth::Exact)

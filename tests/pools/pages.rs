@@ -14,7 +14,7 @@ use alluvion::suballoc::{PageBudget, Reuse};
 use alluvion::testing::Stall;
 use alluvion::{ErrorKind, Pool, PoolConfig, Recipe, Resource, ResourceExt, Sim, Stream};
 
-use crate::paged::{MIB, PAGE, exact, free_all, machine, pool};
+use crate::paged::{MIB, PAGE, exact, free_all, machine, machine_without_aliases, pool};
 use crate::raw_block::{Held, layout_of};
 
 /// Counts how often it is asked.
@@ -58,10 +58,12 @@ fn touched<R: Resource>(blocks: &[Held<'_, R>]) -> usize {
 fn assert_mapped<R: Resource>(sim: &Sim, pool: &Pool<R>, pages: usize) {
     let (live, status) = (sim.live(), pool.status());
     assert_eq!(
-        (live.mappings, live.physical, status.pages, status.reserved_bytes),
-        (pages, pages, pages, pages * PAGE),
+        (live.physical, status.pages, status.reserved_bytes),
+        (pages, pages, pages * PAGE),
         "{status:?}"
     );
+    // A page that has moved may be mapped where it was, too.
+    assert!(live.mappings == pages || live.mappings > pages && status.moves > 0, "{live}: {status:?}");
 }
 
 /// Numbers without a pattern: xorshift.
@@ -513,7 +515,7 @@ fn a_maximum_is_rounded_down_to_whole_pages() {
 /// A page that stays where it is counts against the maximum, and is no reason to make another one in its place.
 #[test]
 fn a_page_that_cannot_be_unmapped_takes_no_pool_beyond_its_maximum() {
-    let sim = machine(40);
+    let sim = machine_without_aliases(40);
     let stream = sim.device(0).stream().unwrap();
     let pool = pool(&sim, exact().maximum(16 * PAGE));
     let kept = with_holes(&pool, 16, &stream);
@@ -541,7 +543,7 @@ fn a_page_that_cannot_be_unmapped_takes_no_pool_beyond_its_maximum() {
 /// Where there is room, new pages stand in for those that stay.
 #[test]
 fn a_page_that_cannot_be_unmapped_for_a_budget_is_no_refusal() {
-    let sim = machine(40);
+    let sim = machine_without_aliases(40);
     let stream = sim.device(0).stream().unwrap();
     let pool = pool(&sim, exact().budget(PageBudget::TimesPeak(1.0)));
     let kept = with_holes(&pool, 16, &stream);

@@ -95,6 +95,10 @@ unsafe impl Pages for Interrupted {
         self.pages().page_bytes()
     }
 
+    fn may_alias(&self) -> bool {
+        self.pages().may_alias()
+    }
+
     fn reserve(&self, bytes: usize) -> Result<DevicePtr, Error> {
         self.pages().reserve(bytes)
     }

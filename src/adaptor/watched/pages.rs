@@ -32,6 +32,10 @@ unsafe impl<W: Watch, U: Resource> Pages for Watched<W, U> {
         self.upstream.pages().map_or(Layout::MIN_ALIGN, Pages::page_bytes)
     }
 
+    fn may_alias(&self) -> bool {
+        self.upstream.pages().is_some_and(Pages::may_alias)
+    }
+
     fn reserve(&self, bytes: usize) -> Result<DevicePtr, Error> {
         self.upstream_pages()?.reserve(bytes)
     }

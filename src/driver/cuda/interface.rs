@@ -36,6 +36,11 @@ impl Interface for Libcuda {
         &self.symbols.shared
     }
 
+    /// "Virtual aliasing" in CUDA's guide: coherent from the end of the operation that wrote.
+    fn may_alias(&self) -> bool {
+        true
+    }
+
     fn granularity(&self) -> c_uint {
         abi::GRANULARITY_MINIMUM
     }

@@ -34,6 +34,10 @@ unsafe impl<L: Interface> Driver for LibraryDriver<L> {
         self.0.version()
     }
 
+    fn may_alias(&self) -> bool {
+        self.0.may_alias()
+    }
+
     fn device_count(&self) -> DriverResult<u32> {
         self.0.usable(Call::DeviceCount)?;
         Ok(self.0.device_count())

@@ -30,6 +30,9 @@ pub(in crate::driver) trait Interface: Debug + Send + Sync {
 
     fn functions(&self) -> &Functions;
 
+    /// See [`Driver::may_alias`](crate::driver::Driver::may_alias).
+    fn may_alias(&self) -> bool;
+
     /// Which granularity pages have: a number of `CUmemAllocationGranularity_flags`.
     fn granularity(&self) -> c_uint;
 

@@ -5,7 +5,7 @@
 use core::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use core::ptr;
 
-use super::RuntimeLibrary;
+use super::{Runtime, RuntimeLibrary};
 use crate::driver::library::answer::capture_status_of;
 use crate::driver::library::exported::Descriptors;
 use crate::driver::library::functions::Functions;
@@ -33,6 +33,11 @@ impl Interface for RuntimeLibrary {
 
     fn functions(&self) -> &Functions {
         &self.symbols.shared
+    }
+
+    /// cudart's pages are the CUDA driver's; of the others no document says that memory with two addresses is coherent.
+    fn may_alias(&self) -> bool {
+        self.runtime == Runtime::Cudart
     }
 
     fn granularity(&self) -> c_uint {

@@ -460,6 +460,10 @@ unsafe impl Pages for Mapped {
         self.core.unit
     }
 
+    fn may_alias(&self) -> bool {
+        self.core.driver().may_alias()
+    }
+
     fn reserve(&self, bytes: usize) -> Result<DevicePtr, Error> {
         self.core.reserve(bytes)
     }

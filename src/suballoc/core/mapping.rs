@@ -154,13 +154,14 @@ impl Core {
     }
 
     /// The pages could not be mapped, but for these: every node is as it was, what was mapped is free, and addresses that are
-    /// lost are never chosen again.
-    pub(crate) fn abandon_growth(&mut self, growing: &Growing, mapped: &[Extent], lost: Option<Extent>) {
+    /// lost are never chosen again. Neither reaches out of the gaps.
+    pub(crate) fn abandon_growth(&mut self, growing: &Growing, mapped: &[Extent], lost: &[Extent]) {
         self.regrown += 1;
         self.note_mapped(mapped);
         let Some(mut id) = self.ranges.moving.remove(&growing.start) else { return };
         let known = mapped.iter().map(|extent| (*extent, Part::Mapped));
-        let mut known: Vec<(Extent, Part)> = known.chain(lost.map(|extent| (extent, Part::Lost))).collect();
+        let mut known: Vec<(Extent, Part)> =
+            known.chain(lost.iter().map(|extent| (*extent, Part::Lost))).collect();
         known.sort_unstable_by_key(|(extent, _)| extent.address);
         let mut parts: Vec<(u32, Part)> = Vec::new();
         let mut at = growing.start;

@@ -15,6 +15,7 @@
 //! A block costs one [`BlockNode`](node::BlockNode) of 40 bytes, and one that is out 11 to 16 more in the index of addresses.
 #![forbid(unsafe_code)]
 
+mod alias;
 mod allocate;
 mod bins;
 mod cache;
@@ -41,6 +42,7 @@ mod survey;
 mod tests;
 mod unmapping;
 
+pub(crate) use alias::{Return, Stale};
 pub(crate) use cache::{Cache, LONG_UNITS, Spilled};
 pub(crate) use disown::Disowning;
 pub(crate) use mapping::Growing;

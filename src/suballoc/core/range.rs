@@ -5,11 +5,12 @@
 //! frees cost what they cost in any other segment. An absent node begins and ends at an extent's border, or at the
 //! border of the range.
 //!
-//! The last page of a range is never mapped: so no range is ever one free block, and work that runs past the last block
-//! meets addresses without memory.
+//! The last page of a range is never mapped: so no range is ever one free block, and work that runs past the end of a range
+//! meets addresses without memory. Within a range it may meet an [alias](super::alias).
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::alias::Aliases;
 use super::bins::Zone;
 use super::node::{BlockNode, Id, NONE};
 use super::sleeping::GivenUp;
@@ -73,17 +74,24 @@ pub(super) struct Ranges {
     pub(super) given_up: BTreeMap<u64, GivenUp>,
     /// The free nodes of these pages, by address.
     pub(super) hollow: BTreeMap<u64, Id>,
+    pub(super) aliases: Aliases,
 }
 
 impl Ranges {
     pub(super) fn insert(&mut self, extent: Extent) {
         let replaced = self.extents.insert(extent.address, (extent.units, extent.number));
         debug_assert!(replaced.is_none(), "an extent at {:#x} twice", extent.address);
+        self.aliases.note_mapped(extent);
     }
 
     pub(super) fn remove(&mut self, extent: Extent) {
         let removed = self.extents.remove(&extent.address);
         debug_assert_eq!(removed, Some((extent.units, extent.number)));
+    }
+
+    /// The extent that begins there.
+    pub(super) fn extent_at(&self, address: u64) -> Option<Extent> {
+        self.extents.get(&address).map(|&(units, number)| Extent { address, units, number })
     }
 
     /// The extents that lie wholly within these addresses, the last one first.
@@ -156,6 +164,7 @@ impl Ranges {
         2 * (self.extents.len() * size_of::<(u64, (u32, u64))>()
             + (self.absent.len() + self.moving.len() + self.hollow.len()) * size_of::<(u64, Id)>()
             + self.given_up.len() * size_of::<(u64, GivenUp)>())
+            + self.aliases.bytes()
     }
 }
 

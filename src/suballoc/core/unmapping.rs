@@ -1,7 +1,6 @@
 //! Unmaps memory of a range: first the pages leave the bins, then the caller unmaps them, then their addresses are
 //! absent.
 
-use super::bins::{End, Zone};
 use super::node::Id;
 use super::range::Extent;
 use super::{Core, Owner, UNIT};
@@ -13,7 +12,8 @@ impl Core {
     /// those of similar size the one that was free the longest; of a block the last pages are taken. O(pages taken, and unowned free
     /// blocks that are longer than a page).
     ///
-    /// Each is to be [unmapped](Self::finish_unmapping) or [kept](Self::abandon_unmapping).
+    /// Each is to be [unmapped](Self::finish_unmapping) or [kept](Self::abandon_unmapping), or mapped elsewhere and
+    /// [left](Self::leave_alias) where it is.
     pub(crate) fn take_pages(&mut self, least: u64, most: u64) -> Vec<Extent> {
         let found = self.movable(least, most);
         found.iter().for_each(|(id, extents)| self.take_extents(*id, extents));
@@ -27,14 +27,8 @@ impl Core {
         if self.ranges.page_units == 0 || least == 0 {
             return found;
         }
-        let bins = &self.owners.place(Owner::UNOWNED).bins;
-        let page = self.ranges.page_units;
-        let zones = [Zone::SECOND, Zone::FIRST].into_iter();
-        let of_pages =
-            zones.filter_map(|zone| bins.at_least(zone.bin(page))).flat_map(|first| bins.up(first));
-        let blocks = of_pages.flat_map(|bin| bins.list(&self.nodes, bin, End::Back));
         let mut units = 0;
-        for id in blocks {
+        for id in self.longer_than_a_page() {
             let node = &self.nodes[id];
             let mut extents = Vec::new();
             for extent in self.ranges.within(node.address, node.end()) {
@@ -56,7 +50,7 @@ impl Core {
     }
 
     /// Cuts adjacent extents, the last one first, out of a free block.
-    fn take_extents(&mut self, mut id: Id, extents: &[Extent]) {
+    pub(super) fn take_extents(&mut self, mut id: Id, extents: &[Extent]) {
         let (Some(last), Some(first)) = (extents.first(), extents.last()) else { return };
         self.detach(id);
         let front = ((first.address - self.nodes[id].address) / UNIT) as u32;

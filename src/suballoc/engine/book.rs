@@ -163,6 +163,8 @@ pub struct SuballocBook {
     pub(super) maximum_units: u64,
     /// The unit of the upstream's pages; 0 where it has none, or where they are not used.
     pub(super) page_units: u32,
+    /// A page that moves stays mapped where it was, too.
+    pub(super) has_aliases: bool,
     pub(super) config: EngineConfig,
     /// All of it sleeps. Not of `sync`, because no protocol depends on it.
     pub(super) sleeps: AtomicBool,
@@ -231,6 +233,7 @@ impl SuballocBook {
         device: &Device,
         config: EngineConfig,
         page_units: u32,
+        has_aliases: bool,
         kind: Kind,
         text: Text,
     ) -> Self {
@@ -244,6 +247,7 @@ impl SuballocBook {
             device: device.clone(),
             maximum_units,
             page_units,
+            has_aliases,
             sleeps: AtomicBool::new(false),
             ledger: checked.then(Ledger::new),
             is_plain: AtomicBool::new(!checked),

@@ -15,6 +15,7 @@ mod export;
 mod graphs;
 mod grow;
 mod largest;
+mod page_calls;
 mod paging;
 mod premerge;
 mod report;
@@ -44,7 +45,7 @@ use super::ledger::LedgerMatch;
 use crate::device::Device;
 use crate::error::{Cause, Error, Misuse, MisuseKind, OutOfMemory};
 use crate::nvtx;
-use crate::resource::{Describe, DevicePtr, Layout, Resource};
+use crate::resource::{Describe, DevicePtr, Layout, Pages, Resource};
 use crate::stream::StreamRef;
 
 /// The largest alignment that a suballocator honours: a page of the device, 2 MiB.
@@ -63,8 +64,10 @@ impl<U: Resource> Engine<U> {
     pub(super) fn new(upstream: U, config: EngineConfig) -> Self {
         let pages = upstream.pages().filter(|_| config.in_place);
         let page_units = pages.map_or(0, |pages| (pages.page_bytes() / Layout::MIN_ALIGN) as u32);
+        let has_aliases = pages.is_some_and(Pages::may_alias);
         let text = Text::of(format_args!("{} > {}", config.name, Describe::new(&upstream)));
-        let book = SuballocBook::new(upstream.device(), config, page_units, Kind::Suballocator, text);
+        let book =
+            SuballocBook::new(upstream.device(), config, page_units, has_aliases, Kind::Suballocator, text);
         Self { book, upstream_total: AtomicUsize::new(0), upstream }
     }
 

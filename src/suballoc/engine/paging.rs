@@ -3,7 +3,7 @@
 //! Three steps each time: under the mutex the nodes leave the bins, so that no other thread finds them; without a lock
 //! pages are unmapped, created and mapped; under the mutex the block goes out, or everything is as it was.
 
-#![expect(unsafe_code, reason = "maps and unmaps pages of the upstream")]
+use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 
@@ -14,10 +14,10 @@ use super::grow::{PAGE_UNITS, TURNS};
 use super::slow_path::Attempt;
 use crate::error::Error;
 use crate::nvtx;
-use crate::resource::{DevicePtr, Layout, Page, Pages, Resource};
+use crate::resource::{DevicePtr, Layout, Pages, Resource};
 use crate::stream::Epoch;
 use crate::suballoc::Growth;
-use crate::suballoc::core::{Extent, Growing, Owner, Segment};
+use crate::suballoc::core::{Extent, Growing, Owner, Return, Segment, Stale, UNIT};
 
 /// A range has this many times the memory of the upstream in addresses, so that a hole that is too short for one request
 /// is left to others.
@@ -42,12 +42,23 @@ const PART_OF_GAP: u64 = 8;
 /// is: so a pool maps less than a thousand pages for each doubling, and holds a thousandth more.
 const SPARE_PART: u64 = 1024;
 
+/// So many aliases are kept for each page, and the oldest ones are unmapped beyond that. With one for each, a round of `etl` under a budget
+/// of 1.05 made half the calls again, and with 32 it made none less.
+const ALIASES_A_PAGE: usize = 8;
+
+/// So many at once, or as many as are made, so that no request pays for all, and there are no more and more of them.
+const STALE_AT_ONCE: usize = 4;
+
 /// Pages to unmap and to map.
 #[derive(Debug)]
 pub(super) struct Paging {
     growing: Growing,
     /// Pages that are free: to be mapped elsewhere, or released.
     old: Vec<Extent>,
+    /// Pages that are free, and mapped in the gaps already.
+    returns: Vec<Return>,
+    /// Aliases that are in the way, or too many.
+    stale: Vec<Stale>,
     /// Units to create: what the gaps need beyond the old pages.
     pledged: u64,
     /// What the budget leaves beside the peak, in units.
@@ -61,6 +72,10 @@ pub(super) struct Paging {
 #[derive(Debug, Default)]
 struct Filled {
     mapped: Vec<Extent>,
+    /// By the old address of each page that has moved, its new one. Not by its number, which may be that of a page created since.
+    moved: BTreeMap<u64, u64>,
+    /// Units that were pledged for pages that stay where they are.
+    more: u64,
     /// Where mapping failed, and nothing can be mapped any more.
     lost: Option<Extent>,
 }
@@ -77,8 +92,37 @@ pub(super) enum PagePlan {
     NoRoom,
 }
 
-fn units_of(extents: &[Extent]) -> u64 {
+pub(super) fn units_of(extents: &[Extent]) -> u64 {
     extents.iter().map(|extent| u64::from(extent.units)).sum()
+}
+
+/// What is left of gaps, which are in the order of their addresses, when pages have returned to them.
+fn without(gaps: &[(u64, u32)], returns: &[Return]) -> SmallVec<[(u64, u32); 4]> {
+    let mut taken: SmallVec<[Extent; 4]> = returns.iter().map(|of| of.to).collect();
+    taken.sort_unstable_by_key(|extent| extent.address);
+    let mut rest = SmallVec::new();
+    for &(start, units) in gaps {
+        let end = start + u64::from(units) * UNIT;
+        let mut at = start;
+        for extent in taken.iter().filter(|extent| start <= extent.address && extent.address < end) {
+            rest.push((at, ((extent.address - at) / UNIT) as u32));
+            at = extent.end();
+        }
+        rest.push((at, ((end - at) / UNIT) as u32));
+    }
+    rest.retain(|(_, units)| *units > 0);
+    rest
+}
+
+/// The parts of some extents that lie in gaps.
+fn parts_of(extents: &[Extent], gaps: &[(u64, u32)]) -> Vec<Extent> {
+    let parts = extents.iter().flat_map(|extent| {
+        gaps.iter().filter_map(|&(start, units)| {
+            let (from, to) = (start.max(extent.address), (start + u64::from(units) * UNIT).min(extent.end()));
+            (from < to).then(|| Extent { address: from, units: ((to - from) / UNIT) as u32, ..*extent })
+        })
+    });
+    parts.collect()
 }
 
 impl SuballocBook {
@@ -124,20 +168,27 @@ impl SuballocBook {
         // What must move, and what should.
         let must = if is_full { gaps } else { gaps.saturating_sub(room) };
         let should = must.max(gaps.saturating_sub(allowed));
-        let old = inner.core.take_pages(should, u64::MAX);
-        let moved = units_of(&old);
+        let returns = inner.core.take_returns(&growing.gaps, should);
+        let returned: u64 = returns.iter().map(|of| u64::from(of.from.units)).sum();
+        let old = inner.core.take_pages(should.saturating_sub(returned), u64::MAX);
+        let moved = returned + units_of(&old);
         if moved < must {
             old.into_iter().for_each(|extent| inner.core.abandon_unmapping(extent));
-            inner.core.abandon_growth(&growing, &[], None);
+            inner.core.abandon_growth(&growing, &[], &[]);
+            returns.into_iter().for_each(|of| inner.core.abandon_return(of));
             return PagePlan::NoRoom;
         }
+        let too_many = inner.core.aliases().saturating_sub(ALIASES_A_PAGE * inner.core.extents());
+        let made = STALE_AT_ONCE.max(returns.len() + old.len());
+        let stale = inner.core.take_stale(&growing.gaps, too_many.min(made));
         let pledged = gaps.saturating_sub(moved);
         inner.leaving += moved;
         inner.pledged += pledged;
         inner.begin_call();
         let is_alone = inner.pledged + inner.leaving == pledged + moved;
         let slack = self.config.slack_units(inner.peak_live);
-        let paging = Paging { growing, old, pledged, slack, stream: id, epoch: request.requester.now() };
+        let epoch = request.requester.now();
+        let paging = Paging { growing, old, returns, stale, pledged, slack, stream: id, epoch };
         PagePlan::Map { paging: Box::new(paging), calls: is_alone.then_some(inner.calls) }
     }
 
@@ -175,11 +226,6 @@ fn spare(growth: Growth, missing: u64, reserved: u64) -> u64 {
 }
 
 impl<U: Resource> Engine<U> {
-    /// The pages of the upstream, where the suballocator grows in place.
-    pub(super) fn pages(&self) -> Option<&dyn Pages> {
-        if self.book.page_units == 0 { None } else { self.upstream.pages() }
-    }
-
     /// Grows in place; if the upstream has no more, by free pages alone. What a growth had mapped before it was refused
     /// goes back where that does not help either.
     pub(super) fn grow_or_move(
@@ -228,8 +274,10 @@ impl<U: Resource> Engine<U> {
                     self.reserve_longer_range(request)?;
                     continue;
                 }
-                PagePlan::Map { paging, calls } => match self.carry_out(&paging, attempt)? {
+                PagePlan::Map { paging, calls } => match self.carry_out(*paging, attempt)? {
                     Some(block) => return Ok(Some(block)),
+                    // The addresses of the alias are lost now: each turn has fewer of them.
+                    None if std::mem::take(&mut attempt.met_alias) => continue,
                     None if calls == Some(attempt.calls) => return Ok(None),
                     None => {
                         let inner = self.book.lock();
@@ -244,61 +292,97 @@ impl<U: Resource> Engine<U> {
     }
 
     /// Unmaps and maps what is planned. `None` if the upstream refused; the refusal is kept in `attempt`.
-    fn carry_out(&self, paging: &Paging, attempt: &mut Attempt) -> Result<Option<DevicePtr>, Error> {
+    fn carry_out(&self, paging: Paging, attempt: &mut Attempt) -> Result<Option<DevicePtr>, Error> {
         let Some(pages) = self.pages() else { return Ok(None) };
+        let Paging { growing, old, returns, stale, pledged, slack, stream, epoch } = paging;
+        let returned = returns.iter().map(|of| u64::from(of.from.units)).sum::<u64>();
+        let (unmapped, stuck_aliases) = self.unmap_stale(pages, stale);
+        if !unmapped.is_empty()
+            && let Some(mut inner) = self.book.lock_unless_forked()
+        {
+            unmapped.into_iter().for_each(|stale| inner.core.settle_stale(stale, true));
+        }
+        let in_the_way: Vec<Extent> = stuck_aliases.iter().map(|(stale, _)| stale.extent).collect();
+        let in_the_way = parts_of(&in_the_way, &growing.gaps);
+        let cleared = match stuck_aliases.first() {
+            Some((_, error)) if !in_the_way.is_empty() => {
+                attempt.met_alias = true;
+                Err(error.clone())
+            }
+            _ => Ok(()),
+        };
         let (mut hand, mut kept, mut stuck) = (Vec::<Extent>::new(), Vec::new(), Ok(()));
-        for &extent in &paging.old {
-            let unmapped = self.unmap(pages, extent);
+        for &extent in &old {
+            // With aliases it stays mapped where it is.
+            let unmapped = if self.book.has_aliases { Ok(()) } else { self.unmap(pages, extent) };
             if unmapped.is_ok() { &mut hand } else { &mut kept }.push(extent);
             stuck = stuck.and(unmapped);
         }
-        if !hand.is_empty() {
-            nvtx::mark(c"move", units_of(&hand) as usize * Layout::MIN_ALIGN);
+        if !hand.is_empty() || returned > 0 {
+            nvtx::mark(c"move", (units_of(&hand) + returned) as usize * Layout::MIN_ALIGN);
         }
         let mut filled = Filled::default();
         // New pages stand in for those that stay where they are, within the maximum.
         let more = if kept.is_empty() { Some(0) } else { self.pledge_more(units_of(&kept)) };
         let answer = match more {
-            Some(_) => {
-                let most = |gap| self.most_page_units(paging.slack, gap);
-                self.fill_gaps(pages, &paging.growing.gaps, most, &mut hand, &mut filled)
-            }
+            Some(_) => cleared.and_then(|()| {
+                let most = |gap| self.most_page_units(slack, gap);
+                self.fill_gaps(pages, &without(&growing.gaps, &returns), most, &mut hand, &mut filled)
+            }),
             None => stuck,
         };
-        let Filled { mapped, lost } = filled;
+        let Filled { mut mapped, moved, more: more_for_kept, lost } = filled;
+        if self.book.has_aliases {
+            kept.append(&mut hand);
+        }
         hand.into_iter().for_each(|extent| self.release(pages, extent));
         // The upstream may be a user's, and may have forked.
         self.book.require_same_process()?;
         let served = {
             let mut inner = self.book.lock();
             let inner = &mut *inner;
-            inner.leaving -= units_of(&paging.old);
-            inner.pledged -= paging.pledged + more.unwrap_or(0);
+            inner.leaving -= units_of(&old) + returned;
+            inner.pledged -= pledged + more.unwrap_or(0) + more_for_kept;
             inner.end_call();
-            for &extent in &paging.old {
-                if kept.contains(&extent) {
+            let kept_at: BTreeSet<u64> = kept.iter().map(|extent| extent.address).collect();
+            for &extent in &old {
+                if kept_at.contains(&extent.address) {
                     inner.core.abandon_unmapping(extent);
-                } else {
-                    inner.core.finish_unmapping(extent);
-                    inner.moves += 1;
-                    inner.moved += u64::from(extent.units);
+                    continue;
                 }
+                match moved.get(&extent.address) {
+                    Some(&newest) if self.book.has_aliases => inner.core.leave_alias(extent, newest),
+                    _ => inner.core.finish_unmapping(extent),
+                }
+                inner.moves += 1;
+                inner.moved += u64::from(extent.units);
             }
             let served = match answer {
                 Ok(()) => {
+                    for of in returns {
+                        inner.core.leave_alias(of.from, of.to.address);
+                        inner.moves += 1;
+                        inner.moved += u64::from(of.from.units);
+                        mapped.push(of.to);
+                    }
                     // By its cache: the owner leaves the core when another stream gets the cache.
-                    let owner = self.book.cache(&mut inner.core, paging.stream).owner();
-                    let address = inner.core.finish_growth(&paging.growing, &mapped, owner, paging.epoch);
+                    let owner = self.book.cache(&mut inner.core, stream).owner();
+                    let address = inner.core.finish_growth(&growing, &mapped, owner, epoch);
                     inner.misses += 1;
                     Ok(DevicePtr::new(address))
                 }
                 Err(refused) => {
-                    inner.core.abandon_growth(&paging.growing, &mapped, lost);
-                    attempt.gained += units_of(&mapped).saturating_sub(units_of(&paging.old));
+                    let lost: Vec<Extent> = lost.into_iter().chain(in_the_way).collect();
+                    inner.core.abandon_growth(&growing, &mapped, &lost);
+                    returns.into_iter().for_each(|of| inner.core.abandon_return(of));
+                    let gone = units_of(&old).saturating_sub(units_of(&kept));
+                    attempt.gained += units_of(&mapped).saturating_sub(gone);
                     attempt.calls = inner.calls;
                     Err(refused)
                 }
             };
+            // Not before the growth is abandoned: until then some of their addresses are the growth's.
+            stuck_aliases.into_iter().for_each(|(stale, _)| inner.core.settle_stale(stale, false));
             self.book.note_reserved(inner);
             served
         };
@@ -343,6 +427,7 @@ impl<U: Resource> Engine<U> {
                     return Err(error);
                 }
                 filled.mapped.push(extent);
+                filled.moved.insert(page.address, extent.address);
                 (at, left) = (extent.end(), left - u64::from(extent.units));
             }
             if left > 0 {
@@ -350,7 +435,18 @@ impl<U: Resource> Engine<U> {
             }
         }
         // Before memory is created: pages that are too long for the gaps make room.
-        hand.drain(..).for_each(|extent| self.release(pages, extent));
+        if self.book.has_aliases {
+            let (kept, given) = self.give_back(pages, hand);
+            *hand = kept;
+            if !hand.is_empty() {
+                // New pages stand in for those that stay where they are, within the maximum.
+                let units = units_of(hand);
+                let none = || given.and(Err(Error::out_of_memory(units as usize * Layout::MIN_ALIGN)));
+                filled.more = self.pledge_more(units).map_or_else(none, Ok)?;
+            }
+        } else {
+            hand.drain(..).for_each(|extent| self.release(pages, extent));
+        }
         let least = u64::from(self.book.page_units);
         let mut had = u64::MAX;
         for (mut at, mut left, most) in rest {
@@ -486,7 +582,7 @@ impl<U: Resource> Engine<U> {
         let answer = self.fill_gaps(pages, &growing.gaps, most, &mut Vec::new(), &mut filled);
         let mut inner = self.book.lock();
         // What is mapped is free.
-        inner.core.abandon_growth(&growing, &filled.mapped, filled.lost);
+        inner.core.abandon_growth(&growing, &filled.mapped, filled.lost.as_slice());
         self.book.note_reserved(&mut inner);
         answer
     }
@@ -506,36 +602,50 @@ impl<U: Resource> Engine<U> {
         };
         let _range =
             (!old.is_empty()).then(|| nvtx::range(c"trim", units_of(&old) as usize * Layout::MIN_ALIGN));
-        let (unmapped, kept): (Vec<Extent>, Vec<Extent>) =
-            old.into_iter().partition(|extent| self.unmap(pages, *extent).is_ok());
-        let gone = units_of(&unmapped) as usize * Layout::MIN_ALIGN;
-        unmapped.iter().for_each(|extent| self.release(pages, *extent));
+        let (kept, _) = self.give_back(pages, &old);
+        let kept_at: BTreeSet<u64> = kept.iter().map(|extent| extent.address).collect();
+        let gone = (units_of(&old) - units_of(&kept)) as usize * Layout::MIN_ALIGN;
         // In a forked child the parent's memory is leaked.
         let Some(mut inner) = self.book.lock_unless_forked() else { return gone };
-        inner.leaving -= units_of(&unmapped) + units_of(&kept);
-        unmapped.into_iter().for_each(|extent| inner.core.finish_unmapping(extent));
-        kept.into_iter().for_each(|extent| inner.core.abandon_unmapping(extent));
+        inner.leaving -= units_of(&old);
+        for extent in old {
+            if kept_at.contains(&extent.address) {
+                inner.core.abandon_unmapping(extent);
+            } else {
+                inner.core.finish_unmapping(extent);
+            }
+        }
         inner.end_call();
         self.book.note_reserved(&mut inner);
         gone
     }
 
     /// Returns all ranges to the upstream, when the suballocator ends. What work may still use is leaked.
+    ///
+    /// The work of a page that is leaked knows the addresses of its blocks, and not those of its aliases.
     pub(super) fn return_ranges(
         &self,
         is_lost: impl Fn(Owner) -> bool,
         is_of_graph: impl Fn(u64, u64) -> bool,
     ) {
         let Some(pages) = self.pages() else { return };
-        let ranges = self.book.lock().core.ranges_to_drain(is_lost);
+        let (aliases, ranges) = {
+            let core = &mut self.book.lock().core;
+            (core.drain_aliases(), core.ranges_to_drain(is_lost))
+        };
+        let stuck: Vec<Extent> =
+            aliases.into_iter().filter(|alias| self.unmap(pages, *alias).is_err()).collect();
+        // A page with an address left is not released.
+        let is_stuck = |extent: Extent| stuck.iter().any(|alias| alias.number == extent.number);
         for drained in ranges {
-            let mut is_empty = true;
+            let Segment { address, units } = drained.range;
+            let mut is_empty = parts_of(&stuck, &[(address, units)]).is_empty();
             for (extent, is_lost) in drained.extents {
                 let is_lost = is_lost || is_of_graph(extent.address, extent.end());
-                if !is_lost && self.unmap(pages, extent).is_ok() {
-                    self.release(pages, extent);
-                } else {
+                if is_lost || self.unmap(pages, extent).is_err() {
                     is_empty = false;
+                } else if !is_stuck(extent) {
+                    self.release(pages, extent);
                 }
             }
             if is_empty {
@@ -543,58 +653,4 @@ impl<U: Resource> Engine<U> {
             }
         }
     }
-
-    /// Returns a range in which nothing is mapped to the upstream.
-    fn unreserve(&self, pages: &dyn Pages, range: Segment) {
-        let Some(address) = DevicePtr::new(range.address) else { return };
-        self.withdraw_memory(range.address, range.units as usize * Layout::MIN_ALIGN);
-        self.note_upstream_call();
-        // SAFETY: `reserve_range` got the range of so many bytes from this upstream; nothing is mapped in it, and the core
-        // hands nothing of it out: it never knew the range, or has ended.
-        unsafe { pages.unreserve(address, range.units as usize * Layout::MIN_ALIGN) };
-    }
-
-    pub(super) fn map(&self, pages: &dyn Pages, extent: Extent) -> Result<(), Error> {
-        let Some(at) = DevicePtr::new(extent.address) else { return Ok(()) };
-        self.note_upstream_call();
-        // SAFETY:
-        // - the page was created here or unmapped here, and is mapped nowhere.
-        // - the addresses are in a gap of a range of this upstream, which no other thread maps: its node is moving, or the
-        //   page is given up, and busy.
-        unsafe { pages.map(page_of(extent), at) }
-    }
-
-    /// Returns `true` if nothing can be mapped there, after a page could not be.
-    #[cold]
-    pub(super) fn is_lost(&self, pages: &dyn Pages, extent: Extent) -> bool {
-        let Some(at) = DevicePtr::new(extent.address) else { return false };
-        self.note_upstream_call();
-        let is_lost = pages.is_lost(at, page_of(extent).bytes());
-        event!(bytes = page_of(extent).bytes(), address = extent.address, is_lost, "mapping refused");
-        is_lost
-    }
-
-    /// After an error the page stays mapped.
-    pub(super) fn unmap(&self, pages: &dyn Pages, extent: Extent) -> Result<(), Error> {
-        let Some(at) = DevicePtr::new(extent.address) else { return Ok(()) };
-        self.note_upstream_call();
-        // SAFETY:
-        // - the core says that the page is mapped there, and no other thread unmaps it: its node is moving, or the
-        //   suballocator ends, or the page is given up, and busy.
-        // - no work uses it: no block of it is out, it is in no cache, and all that ever used it is over on the device,
-        //   because it is unowned, or the block sleeps; at the end the caller has waited for it.
-        let answer = unsafe { pages.unmap(page_of(extent), at) };
-        event!(bytes = page_of(extent).bytes(), address = extent.address, unmapped = answer.is_ok(), "unmap");
-        answer
-    }
-
-    pub(super) fn release(&self, pages: &dyn Pages, extent: Extent) {
-        self.note_upstream_call();
-        // SAFETY: the page was created here, is mapped nowhere, and nobody knows it any more.
-        unsafe { pages.release(page_of(extent)) };
-    }
-}
-
-fn page_of(extent: Extent) -> Page {
-    Page::new(extent.number, extent.units as usize * Layout::MIN_ALIGN)
 }

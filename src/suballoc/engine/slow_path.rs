@@ -37,6 +37,8 @@ pub(super) struct Attempt {
     pub(super) calls: u64,
     /// The units that growths have mapped which were refused before they had enough.
     pub(super) gained: u64,
+    /// The last growth was refused because an alias in its way could not be unmapped.
+    pub(super) met_alias: bool,
     /// All caches have been emptied for this request.
     has_spilled_all: bool,
     /// How often this thread has slept until the upstream call of another thread had ended.

@@ -231,7 +231,7 @@ fn a_growth_in_place_while_memory_is_disowned_hides_no_epoch() {
         let site = core.site(first, 40, 16, &[]).expect("the range is longer");
         let growing = core.begin_growth(site, 0);
         if gives_up {
-            core.abandon_growth(&growing, &[], None);
+            core.abandon_growth(&growing, &[], &[]);
         }
         assert!(core.disown_some(first, &mut disowning, &mut { usize::MAX }));
         if !gives_up {
@@ -253,7 +253,7 @@ fn a_growth_that_is_given_up_while_memory_is_disowned_hides_no_epoch() {
     let growing = core.begin_growth(site, 0);
     let (mut disowning, mut looks) = (Disowning::up_to(Epoch(1)), 2);
     assert!(!core.disown_some(first, &mut disowning, &mut looks), "the longest block is left");
-    core.abandon_growth(&growing, &[], None);
+    core.abandon_growth(&growing, &[], &[]);
     assert!(core.disown_some(first, &mut disowning, &mut { usize::MAX }));
     core.verify();
     assert_eq!(core.owners().map(|owned| owned.newest).collect::<Vec<_>>(), [Epoch(9)]);

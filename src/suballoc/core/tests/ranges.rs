@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use super::trials;
 use crate::stream::{Epoch, StreamId};
-use crate::suballoc::core::{Core, Extent, FreedAsleep, Growing, Owner, UNIT};
+use crate::suballoc::core::site::Site;
+use crate::suballoc::core::{Core, Extent, FreedAsleep, Growing, Owner, Stale, UNIT};
 
 /// Units of a page: few, so that blocks share pages and cross them.
 const PAGE: u32 = 16;
@@ -28,6 +29,10 @@ enum Step {
         fails_after: Option<usize>,
         longest: u32,
         loses: bool,
+        /// Free pages move to the gaps, and stay mapped where they were, too; with `sticks` every other alias that is in the way cannot be
+        /// unmapped.
+        moves: bool,
+        sticks: bool,
     },
     Release {
         pick: usize,
@@ -71,6 +76,8 @@ struct Machine {
     epoch: u64,
     /// What the machine has mapped: address and units.
     mapped: BTreeMap<u64, Extent>,
+    /// Where pages are mapped besides.
+    aliases: BTreeMap<u64, Extent>,
     /// Where nothing can be mapped.
     lost: BTreeMap<u64, Extent>,
     numbers: BTreeSet<u64>,
@@ -88,6 +95,7 @@ impl Machine {
             streams: [StreamId::new(0, 1), StreamId::new(0, 2)],
             epoch: 1,
             mapped: BTreeMap::new(),
+            aliases: BTreeMap::new(),
             lost: BTreeMap::new(),
             numbers: BTreeSet::new(),
             next_number: 0,
@@ -103,6 +111,7 @@ impl Machine {
     fn map(&mut self, extent: Extent) {
         let overlaps = |other: &Extent| other.address < extent.end() && extent.address < other.end();
         assert!(!self.mapped.values().any(overlaps), "{extent:?} is mapped over another page");
+        assert!(!self.aliases.values().any(overlaps), "{extent:?} is mapped over an alias");
         assert!(!self.lost.values().any(overlaps), "{extent:?} is mapped where nothing can be");
         assert!(extent.address.is_multiple_of(PAGE_BYTES) && extent.units.is_multiple_of(PAGE));
         assert!(extent.address >= START && extent.end() <= START + u64::from(RANGE_PAGES - 1) * PAGE_BYTES);
@@ -117,6 +126,113 @@ impl Machine {
         assert!(!self.out.iter().any(touched), "{extent:?} is unmapped under a block");
         assert_eq!(self.mapped.remove(&extent.address), Some(extent));
         self.numbers.remove(&extent.number);
+    }
+
+    /// The page is mapped at `to` from now on, and is left where it was.
+    fn move_page(&mut self, from: Extent, to: Extent) {
+        assert_eq!((from.units, from.number), (to.units, to.number));
+        assert_eq!(self.mapped.remove(&from.address), Some(from));
+        self.numbers.remove(&from.number);
+        self.map(to);
+        self.aliases.insert(from.address, from);
+        self.core.leave_alias(from, to.address);
+    }
+
+    /// Unmaps aliases, all but every other one if they stick. Returns those that do.
+    fn unmap_stale(&mut self, stale: Vec<Stale>, sticks: bool) -> Vec<Extent> {
+        let mut stuck = Vec::new();
+        for (at, stale) in stale.into_iter().enumerate() {
+            let is_unmapped = !(sticks && at % 2 == 0);
+            if is_unmapped {
+                assert_eq!(self.aliases.remove(&stale.extent.address), Some(stale.extent));
+            } else {
+                assert_eq!(self.aliases.get(&stale.extent.address), Some(&stale.extent));
+                stuck.push(stale.extent);
+            }
+            self.core.settle_stale(stale, is_unmapped);
+        }
+        stuck
+    }
+
+    /// Unmaps pages, with their aliases. Returns those that stay, because one of these stays.
+    fn give_back(&mut self, extents: &[Extent], sticks: bool) -> Vec<Extent> {
+        let (stale, busy) = self.core.take_aliases_of(extents);
+        assert_eq!(busy, []);
+        self.core.verify();
+        let stuck = self.unmap_stale(stale, sticks);
+        let stays = |extent: &&Extent| stuck.iter().any(|alias| alias.number == extent.number);
+        let (kept, gone): (Vec<Extent>, Vec<Extent>) = extents.iter().partition(stays);
+        gone.into_iter().for_each(|extent| self.unmap(extent));
+        kept
+    }
+
+    /// Grows with pages that are free elsewhere. Returns the address, unless something failed.
+    fn grow_by_moves(&mut self, growing: &Growing, owner: Owner, fails: bool, sticks: bool) -> Option<u64> {
+        let returns = self.core.take_returns(&growing.gaps, growing.gap_units());
+        let returned: u64 = returns.iter().map(|of| u64::from(of.to.units)).sum();
+        let hand = self.core.take_pages(growing.gap_units() - returned, u64::MAX);
+        let stale = self.core.take_stale(&growing.gaps, usize::from(sticks));
+        self.core.verify();
+        let stuck = self.unmap_stale(stale, sticks);
+        self.core.verify();
+        let mut free: BTreeSet<u64> = BTreeSet::new();
+        for &(address, units) in &growing.gaps {
+            free.extend((0..units / PAGE).map(|page| address + u64::from(page) * PAGE_BYTES));
+        }
+        let gaps = free.clone();
+        let pages = |extent: &Extent| {
+            let address = extent.address;
+            (0..extent.units / PAGE).map(move |page| address + u64::from(page) * PAGE_BYTES)
+        };
+        for of in &returns {
+            assert!(pages(&of.to).all(|page| free.remove(&page)), "{of:?} is wholly within a gap");
+        }
+        if !stuck.is_empty() {
+            hand.into_iter().for_each(|extent| self.core.abandon_unmapping(extent));
+            let parts = stuck.iter().flat_map(pages).filter(|page| gaps.contains(page));
+            let lost: Vec<Extent> = parts.map(|address| Extent { address, units: PAGE, number: 0 }).collect();
+            self.core.abandon_growth(growing, &[], &lost);
+            returns.into_iter().for_each(|of| self.core.abandon_return(of));
+            return None;
+        }
+        let mut mapped = Vec::new();
+        let mut left = Vec::new();
+        for (at, extent) in hand.into_iter().enumerate() {
+            let fits = |address: &u64| {
+                pages(&Extent { address: *address, ..extent }).all(|page| free.contains(&page))
+            };
+            let Some(address) = free.iter().copied().find(fits).filter(|_| !(fails && at % 3 == 2)) else {
+                left.push(extent);
+                continue;
+            };
+            let to = Extent { address, ..extent };
+            for page in pages(&to) {
+                free.remove(&page);
+            }
+            self.move_page(extent, to);
+            mapped.push(to);
+        }
+        if fails {
+            left.into_iter().for_each(|extent| self.core.abandon_unmapping(extent));
+            self.core.abandon_growth(growing, &mapped, &[]);
+            returns.into_iter().for_each(|of| self.core.abandon_return(of));
+            return None;
+        }
+        let kept = self.give_back(&left, false);
+        assert_eq!(kept, []);
+        left.into_iter().for_each(|extent| self.core.finish_unmapping(extent));
+        for address in free {
+            let extent = Extent { address, units: PAGE, number: self.next_number };
+            self.next_number += 1;
+            self.map(extent);
+            mapped.push(extent);
+        }
+        for of in returns {
+            assert_eq!(self.aliases.remove(&of.to.address), Some(of.to));
+            self.move_page(of.from, of.to);
+            mapped.push(of.to);
+        }
+        Some(self.core.finish_growth(growing, &mapped, owner, Epoch(self.epoch)))
     }
 
     /// The pages of the gaps, of at most `longest` pages each, up to the one that fails.
@@ -146,7 +262,17 @@ impl Machine {
 
     fn step(&mut self, step: &Step) {
         match *step {
-            Step::Allocate { requester, units, align_log, spare, fails_after, longest, loses } => {
+            Step::Allocate {
+                requester,
+                units,
+                align_log,
+                spare,
+                fails_after,
+                longest,
+                loses,
+                moves,
+                sticks,
+            } => {
                 let owner = self.owner(requester);
                 let align = 1 << align_log;
                 let address = match self.core.allocate(owner, units, align, &[]) {
@@ -157,11 +283,23 @@ impl Machine {
                         let before: Vec<_> = self.core.blocks().collect();
                         let growing = self.core.begin_growth(site, spare * u64::from(PAGE));
                         assert!(growing.gap_units() >= site.missing);
-                        self.core.verify();
+                        if self.core.aliases() == 0 {
+                            // Else there are some in the gaps until they are taken.
+                            self.core.verify();
+                        }
+                        if moves || self.core.aliases() > 0 {
+                            let fails = fails_after.is_some();
+                            let Some(address) = self.grow_by_moves(&growing, owner, fails, sticks) else {
+                                return;
+                            };
+                            assert!(address.is_multiple_of(u64::from(align) * UNIT));
+                            self.out.push((address, units));
+                            return;
+                        }
                         let (mapped, failed) = self.fill(&growing, fails_after, longest);
                         if failed.is_some() {
                             let lost = failed.filter(|_| loses);
-                            self.core.abandon_growth(&growing, &mapped, lost);
+                            self.core.abandon_growth(&growing, &mapped, lost.as_slice());
                             self.lost.extend(lost.map(|extent| (extent.address, extent)));
                             if mapped.is_empty() && self.streams_entered() > 1 {
                                 assert_eq!(
@@ -203,11 +341,11 @@ impl Machine {
                 let all: u64 = taken.iter().map(|extent| u64::from(extent.units)).sum();
                 assert!(all <= most);
                 self.core.verify();
-                for (at, extent) in taken.into_iter().enumerate() {
-                    if some_fail && at % 2 == 0 {
+                let kept = self.give_back(&taken, some_fail);
+                for extent in taken {
+                    if kept.contains(&extent) {
                         self.core.abandon_unmapping(extent);
                     } else {
-                        self.unmap(extent);
                         self.core.finish_unmapping(extent);
                     }
                 }
@@ -236,11 +374,15 @@ impl Machine {
         let given_up = self.core.give_up_pages(some.iter().map(|(address, _)| *address));
         self.asleep.extend(some);
         self.core.verify();
-        for (at, extent) in given_up.into_iter().enumerate() {
-            if some_fail && at % 2 == 0 {
+        let (some, rest): (Vec<_>, Vec<_>) =
+            given_up.into_iter().enumerate().partition(|(at, _)| some_fail && at % 2 == 0);
+        some.into_iter().for_each(|(_, extent)| self.core.regain(extent));
+        let rest: Vec<Extent> = rest.into_iter().map(|(_, extent)| extent).collect();
+        let kept = self.give_back(&rest, some_fail);
+        for extent in rest {
+            if kept.contains(&extent) {
                 self.core.regain(extent);
             } else {
-                self.unmap(extent);
                 self.core.finish_giving_up(extent.address);
             }
         }
@@ -332,11 +474,12 @@ impl Machine {
             self.core.release(address, Owner::UNOWNED, Epoch(0)).expect("it is out");
         }
         (0..STREAMS).for_each(|stream| self.step(&Step::Disown { stream }));
-        for extent in self.core.take_pages(u64::MAX, u64::MAX) {
-            self.unmap(extent);
-            self.core.finish_unmapping(extent);
-        }
+        let all = self.core.take_pages(u64::MAX, u64::MAX);
+        assert_eq!(self.give_back(&all, false), []);
+        all.into_iter().for_each(|extent| self.core.finish_unmapping(extent));
         self.check();
+        // Of pages that are gone nothing is left.
+        assert_eq!((self.core.drain_aliases(), self.aliases.len()), (Vec::new(), 0));
         assert_eq!((self.core.reserved_units(), self.core.blocks().count(), self.mapped.len()), (0, 0, 0));
     }
 }
@@ -344,10 +487,11 @@ impl Machine {
 fn step(streams: usize) -> impl Strategy<Value = Step> {
     let units = prop_oneof![4 => 1..PAGE, 3 => PAGE..4 * PAGE, 1 => 4 * PAGE..20 * PAGE];
     let fails = proptest::option::weighted(0.2, 0..3_usize);
-    let allocate = (0..=streams, units, 0..6_u32, 0..4_u64, fails, 1..5_u32, any::<bool>());
+    let moves = prop_oneof![2 => Just((false, false)), 3 => Just((true, false)), 1 => Just((true, true))];
+    let allocate = (0..=streams, units, 0..6_u32, 0..4_u64, fails, 1..5_u32, any::<bool>(), moves);
     prop_oneof![
-        10 => allocate.prop_map(|(requester, units, align_log, spare, fails_after, longest, loses)| Step::Allocate {
-            requester, units, align_log: align_log.saturating_sub(1), spare, fails_after, longest, loses
+        10 => allocate.prop_map(|(requester, units, align_log, spare, fails_after, longest, loses, (moves, sticks))| Step::Allocate {
+            requester, units, align_log: align_log.saturating_sub(1), spare, fails_after, longest, loses, moves, sticks
         }),
         9 => (any::<usize>(), 0..=streams).prop_map(|(pick, on)| Step::Release { pick, on }),
         2 => (0..streams).prop_map(|stream| Step::Disown { stream }),
@@ -387,6 +531,7 @@ proptest! {
 fn grown(core: &mut Core, owner: Owner, units: u32, number: u64) -> u64 {
     let site = core.site(owner, units, 1, &[]).expect("the range is long enough");
     let growing = core.begin_growth(site, 0);
+    core.take_stale(&growing.gaps, 0).into_iter().for_each(|stale| core.settle_stale(stale, true));
     let mapped: Vec<Extent> = growing
         .gaps
         .iter()
@@ -441,7 +586,7 @@ fn addresses_that_are_lost_are_never_chosen_again() {
     let growing = core.begin_growth(site, 0);
     let mapped = [Extent { address: START, units: PAGE, number: 0 }];
     let lost = Extent { address: START + PAGE_BYTES, units: PAGE, number: 1 };
-    core.abandon_growth(&growing, &mapped, Some(lost));
+    core.abandon_growth(&growing, &mapped, &[lost]);
     core.verify();
     let mut number = 10;
     while core.site(owner, PAGE, 1, &[]).is_some() {
@@ -463,7 +608,7 @@ fn the_last_page_is_never_mapped() {
     let site = core.site(owner, 3 * PAGE, 1, &[]).expect("three pages of four");
     let growing = core.begin_growth(site, 100 * u64::from(PAGE));
     assert_eq!(growing.gap_units(), u64::from(3 * PAGE));
-    core.abandon_growth(&growing, &[], None);
+    core.abandon_growth(&growing, &[], &[]);
     core.verify();
 }
 
@@ -625,4 +770,112 @@ fn a_growth_and_a_free_visit_a_bounded_number_of_nodes() {
             assert!(many.0 <= few.0 + few.0 / 4 && many.1 <= 16, "{words}");
         }
     }
+}
+
+/// A pool of six pages, of which every other one is free and nobody's, each a page of its own. Returns the blocks that are out.
+fn checkered(core: &mut Core) -> Vec<u64> {
+    core.add_range(START, RANGE_PAGES * PAGE, PAGE);
+    let owner = core.enter(StreamId::new(0, 1));
+    let blocks: Vec<u64> = (0..6).map(|page| grown(core, owner, PAGE, page)).collect();
+    for address in blocks.iter().step_by(2) {
+        core.release(*address, owner, Epoch(2)).expect("it is out");
+    }
+    core.disown(owner, Epoch(2));
+    blocks.into_iter().skip(1).step_by(2).collect()
+}
+
+/// The three free pages move to where a block of three pages fits.
+fn moved(core: &mut Core) -> (u64, Vec<Extent>) {
+    let owner = core.enter(StreamId::new(0, 1));
+    let site = core.site(owner, 3 * PAGE, 1, &[]).expect("the range is long enough");
+    let growing = core.begin_growth(site, 0);
+    let returns = core.take_returns(&growing.gaps, growing.gap_units());
+    let old =
+        core.take_pages(growing.gap_units() - 3 * u64::from(PAGE) * u64::from(!returns.is_empty()), u64::MAX);
+    assert!(core.take_stale(&growing.gaps, 0).is_empty());
+    let mut mapped: Vec<Extent> = returns.iter().map(|of| of.to).collect();
+    for of in &returns {
+        core.leave_alias(of.from, of.to.address);
+    }
+    let mut at = growing.gaps[0].0;
+    for extent in old {
+        mapped.push(Extent { address: at, ..extent });
+        core.leave_alias(extent, at);
+        at += PAGE_BYTES;
+    }
+    let address = core.finish_growth(&growing, &mapped, owner, Epoch(3));
+    core.verify();
+    (address, mapped)
+}
+
+#[test]
+fn a_page_that_has_moved_returns_to_where_it_was_and_back() {
+    let mut core = Core::new();
+    let kept = checkered(&mut core);
+    let owner = core.enter(StreamId::new(0, 1));
+    let (long, pages) = moved(&mut core);
+    assert_eq!((core.aliases(), core.reserved_units()), (3, u64::from(6 * PAGE)));
+    // The long block is free; a short one grows where a page was.
+    core.release(long, owner, Epoch(4)).expect("it is out");
+    core.disown(owner, Epoch(4));
+    let gaps = [(START, PAGE)];
+    let first_page = |core: &Core| {
+        let first = core.ranges.absent[&START];
+        Site { address: START, units: PAGE, missing: PAGE.into(), first }
+    };
+    let growing = core.begin_growth(first_page(&core), 0);
+    assert_eq!(growing.gaps.as_slice(), gaps);
+    let returns = core.take_returns(&growing.gaps, growing.gap_units());
+    let [only] = returns[..] else { panic!("{returns:?}") };
+    assert!(pages.contains(&only.from) && only.to.address == START && only.from.number == only.to.number);
+    // It is given up: the page is free where it is, and the alias is there.
+    core.abandon_growth(&growing, &[], &[]);
+    core.abandon_return(only);
+    core.verify();
+    assert_eq!(core.aliases(), 3);
+    // Of a page that is in use none returns.
+    let again = core.allocate(owner, 3 * PAGE, 1, &[]).expect("it is free").address;
+    assert_eq!(again, long);
+    assert_eq!(core.take_returns(&gaps, u64::MAX), []);
+    core.release(again, owner, Epoch(5)).expect("it is out");
+    core.disown(owner, Epoch(5));
+    let growing = core.begin_growth(first_page(&core), 0);
+    let returns = core.take_returns(&growing.gaps, growing.gap_units());
+    core.leave_alias(returns[0].from, returns[0].to.address);
+    let short = core.finish_growth(&growing, &[returns[0].to], owner, Epoch(5));
+    core.verify();
+    assert_eq!((short, core.aliases(), core.reserved_units()), (START, 3, u64::from(6 * PAGE)));
+    for address in kept.into_iter().chain([short]) {
+        core.release(address, owner, Epoch(6)).expect("it is out");
+    }
+    core.verify();
+}
+
+#[test]
+fn an_alias_that_cannot_be_unmapped_holds_its_addresses_and_its_page() {
+    let mut core = Core::new();
+    let _kept = checkered(&mut core);
+    let owner = core.enter(StreamId::new(0, 1));
+    let (long, pages) = moved(&mut core);
+    let stale = core.take_stale(&[], 1);
+    let [stuck] = <[Stale; 1]>::try_from(stale).expect("the oldest one");
+    let alias = stuck.extent;
+    core.settle_stale(stuck, false);
+    core.verify();
+    assert_eq!(core.aliases(), 2);
+    // Nobody gets its addresses.
+    let taken: Vec<u64> = (100..103).map(|number| grown(&mut core, owner, PAGE, number)).collect();
+    assert!(!taken.contains(&alias.address), "{taken:x?}");
+    core.verify();
+    // With its page it is tried again.
+    core.release(long, owner, Epoch(4)).expect("it is out");
+    core.disown(owner, Epoch(4));
+    let page = *pages.iter().find(|page| page.number == alias.number).expect("it has moved");
+    let (mut tried, _) = core.take_aliases_of(&[page]);
+    assert_eq!(core.take_aliases_of(&[page]).1, [page.number], "it is being tried");
+    assert_eq!(tried.iter().map(|stale| stale.extent).collect::<Vec<_>>(), [alias]);
+    core.settle_stale(tried.remove(0), true);
+    core.verify();
+    assert_eq!(grown(&mut core, owner, PAGE, 110), alias.address);
+    core.verify();
 }

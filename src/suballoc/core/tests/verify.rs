@@ -73,6 +73,17 @@ impl Core {
             let end = address + u64::from(page.units) * UNIT;
             assert!(self.ranges.touching(address, end).is_empty(), "nothing is mapped at {address:#x}");
         }
+        self.ranges.aliases.verify();
+        for (alias, is_held) in self.ranges.aliases.all() {
+            let table = if is_held { &self.ranges.moving } else { &self.ranges.absent };
+            let mut at = alias.address;
+            while at < alias.end() {
+                let around = table.range(..=at).next_back().map(|(_, id)| self.nodes[*id].end());
+                at = around
+                    .filter(|end| *end > at)
+                    .unwrap_or_else(|| panic!("{alias:?} at {at:#x}: {is_held}"));
+            }
+        }
         let whole = self.segments.iter().filter(|(segment, _)| !self.ranges.has(segment.address));
         let units = whole.map(|(segment, _)| u64::from(segment.units)).sum::<u64>();
         let mapped = self.ranges.within(0, u64::MAX).map(|extent| u64::from(extent.units)).sum::<u64>();

@@ -39,7 +39,7 @@ impl<U: Resource> Engine<U> {
             let maximum_bytes = u32::MAX as usize * Layout::MIN_ALIGN;
             let config = EngineConfig { maximum_bytes, checked: Some(false), ..EngineConfig::default() };
             let text = Text::plain("memory of graphs");
-            SuballocBook::new(&self.book.device, config, 0, Kind::Graphs, text)
+            SuballocBook::new(&self.book.device, config, 0, false, Kind::Graphs, text)
         })?;
         Ok((id, capture))
     }

@@ -137,10 +137,7 @@ impl<U: Resource> Engine<U> {
             self.book.note_reserved(&mut inner);
             given_up
         };
-        let kept: Vec<Extent> =
-            given_up.iter().filter(|extent| self.unmap(pages, **extent).is_err()).copied().collect();
-        let gone = |extent: &&Extent| !kept.contains(extent);
-        given_up.iter().filter(gone).for_each(|extent| self.release(pages, *extent));
+        let (kept, _) = self.give_back(pages, &given_up);
         // In a forked child the parent's memory is leaked.
         let Some(mut inner) = self.book.lock_unless_forked() else { return };
         inner.leaving -= units_of(&given_up);
