@@ -182,6 +182,9 @@ mod tests {
     use alluvion::source::Null;
 
     use super::*;
+    use crate::null_pages::NullPages;
+
+    const PAGE: usize = 2 << 20;
 
     #[test]
     fn the_peak_is_what_was_out_at_once() {
@@ -225,5 +228,32 @@ mod tests {
         assert!(Resource::pages(&counted).is_none());
         assert!(counted.create(2 << 20).is_err_and(|error| error.is_unsupported()));
         assert_eq!((counted.peak_bytes(), counted.live_bytes.into_inner()), (0, 0));
+    }
+
+    #[test]
+    fn pages_are_counted_and_limited_like_blocks() {
+        let sim = Sim::new();
+        let counted = Counted::limited(NullPages::new(&sim.device(0)), 5 * PAGE);
+        let pages = Resource::pages(&counted).unwrap();
+        assert_eq!(pages.page_bytes(), PAGE);
+        let range = pages.reserve(100 * PAGE).unwrap();
+        assert_eq!(counted.peak_bytes(), 0, "addresses are no memory");
+        let [three, two] = [3 * PAGE, 2 * PAGE].map(|bytes| pages.create(bytes).unwrap());
+        assert!(pages.create(PAGE).is_err_and(|error| error.limit() == Some(5 * PAGE)));
+        // SAFETY: the range is unused and the page has no address.
+        unsafe { pages.map(two, range) }.unwrap();
+        // SAFETY: the page is there, and there is no work.
+        unsafe { pages.unmap(two, range) }.unwrap();
+        // SAFETY: it has no address, and is not used again.
+        unsafe { pages.release(three) };
+        let again = pages.create(2 * PAGE).unwrap();
+        for page in [two, again] {
+            // SAFETY: as above.
+            unsafe { pages.release(page) };
+        }
+        // SAFETY: nothing is mapped there, and it is not used again.
+        unsafe { pages.unreserve(range, 100 * PAGE) };
+        assert_eq!((counted.peak_bytes(), counted.memory_info().unwrap().total_bytes), (5 * PAGE, 5 * PAGE));
+        assert_eq!(counted.calls(), 11);
     }
 }

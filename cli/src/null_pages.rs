@@ -79,7 +79,6 @@ mod tests {
     use alluvion::Sim;
 
     use super::*;
-    use crate::counted::Counted;
 
     #[test]
     fn ranges_and_pages_differ_and_are_whole() {
@@ -91,32 +90,5 @@ mod tests {
         assert_ne!(pages.create(PAGE).unwrap(), pages.create(PAGE).unwrap());
         assert!(pages.reserve(1 << 60).is_err_and(|error| error.is_out_of_memory()));
         assert_eq!(pages.reserve(PAGE).unwrap().address(), second + PAGE as u64, "a failure takes nothing");
-    }
-
-    #[test]
-    fn pages_are_counted_and_limited_like_blocks() {
-        let sim = Sim::new();
-        let counted = Counted::limited(NullPages::new(&sim.device(0)), 5 * PAGE);
-        let pages = Resource::pages(&counted).unwrap();
-        assert_eq!(pages.page_bytes(), PAGE);
-        let range = pages.reserve(100 * PAGE).unwrap();
-        assert_eq!(counted.peak_bytes(), 0, "addresses are no memory");
-        let [three, two] = [3 * PAGE, 2 * PAGE].map(|bytes| pages.create(bytes).unwrap());
-        assert!(pages.create(PAGE).is_err_and(|error| error.limit() == Some(5 * PAGE)));
-        // SAFETY: the range is unused and the page has no address.
-        unsafe { pages.map(two, range) }.unwrap();
-        // SAFETY: the page is there, and there is no work.
-        unsafe { pages.unmap(two, range) }.unwrap();
-        // SAFETY: it has no address, and is not used again.
-        unsafe { pages.release(three) };
-        let again = pages.create(2 * PAGE).unwrap();
-        for page in [two, again] {
-            // SAFETY: as above.
-            unsafe { pages.release(page) };
-        }
-        // SAFETY: nothing is mapped there, and it is not used again.
-        unsafe { pages.unreserve(range, 100 * PAGE) };
-        assert_eq!((counted.peak_bytes(), counted.memory_info().unwrap().total_bytes), (5 * PAGE, 5 * PAGE));
-        assert_eq!(counted.calls(), 11);
     }
 }

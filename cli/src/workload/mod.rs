@@ -2,6 +2,7 @@
 
 mod block;
 mod holes;
+#[cfg(feature = "program")]
 pub(crate) mod layered;
 mod numbers;
 mod random_run;
