@@ -99,9 +99,14 @@ fn sixteen_threads_over_pages_that_move() {
     // Sixteen threads have 180 MiB out at a time on average, and twice as much at most.
     let config = PoolConfig::default().checked(true).maximum(256 << 20);
     let pool = mapped.pool(config).expect("a pool can be made");
-    soak_on_gpu(&pool, &bench, &[]);
+    // How often pages have to move in twenty seconds is chance: 95 to 454 times in eight runs on an H200.
+    let mut soaks = 0;
+    while pool.status().moves <= 100 {
+        assert!(soaks < 10, "pages move: {:?}", pool.status());
+        soak_on_gpu(&pool, &bench, &[]);
+        soaks += 1;
+    }
     let status = pool.status();
-    assert!(status.moves > 100, "pages move: {status:?}");
     assert!(status.peak_reserved_bytes <= 256 << 20, "{status:?}");
 }
 
