@@ -4,6 +4,7 @@
 
 #include "aligned.hpp"
 #include "cuda_device.hpp"
+#include "cuda_stream.hpp"
 #include "cuda_stream_view.hpp"
 #include "mr/per_device_resource.hpp"
 #include "resource_ref.hpp"

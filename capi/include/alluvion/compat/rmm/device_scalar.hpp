@@ -58,6 +58,8 @@ public:
     void set_value_async(value_type const &value, cuda_stream_view stream) { storage_.set_element_async(0, value, stream); }
     /// A temporary would be gone when it is copied.
     void set_value_async(value_type const &&, cuda_stream_view) = delete;
+    /// Writes a value, also a temporary, and waits. RMM's guides call it; RMM itself has had `set_value_async` alone since 21.06.
+    void set_value(value_type const &value, cuda_stream_view stream) { storage_.set_element(0, value, stream); }
     /// Queues a write of zero bytes.
     void set_value_to_zero_async(cuda_stream_view stream) { storage_.set_element_to_zero_async(0, stream); }
 

@@ -17,6 +17,15 @@ using host_device_resource_ref =
 using host_device_async_resource_ref =
     ::cuda::mr::resource_ref<::cuda::mr::host_accessible, ::cuda::mr::device_accessible>;
 
+#elif ALLUVION_COMPAT_RMM_BY_POINTER
+
+using device_resource_ref = detail::by_pointer;
+using device_async_resource_ref = detail::by_pointer;
+using host_resource_ref = detail::by_pointer;
+using host_async_resource_ref = detail::by_pointer;
+using host_device_resource_ref = detail::by_pointer;
+using host_device_async_resource_ref = detail::by_pointer;
+
 #else
 
 // Without these types of CCCL: a counted handle, which keeps what a reference would only borrow.

@@ -53,6 +53,15 @@ inline std::string quoted(std::string const &text) {
 }
 
 } // namespace detail
+
+namespace ALLUVION_COMPAT_RMM_MR {
+namespace detail {
+
+using ::rmm::detail::any_resource;
+using ::rmm::detail::resource;
+
+} // namespace detail
+} // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END
 
 // Registers a class, so that layers over an erased copy of it stand on its handle.

@@ -4,7 +4,8 @@
 
 #include "../cuda_device.hpp"
 #include "../cuda_stream_view.hpp"
-#include "errors.hpp"
+#include "by_pointer.hpp"
+#include "handle.hpp"
 
 #include <cstddef>
 #include <exception>
@@ -25,10 +26,11 @@
 ALLUVION_COMPAT_RMM_BEGIN
 namespace detail {
 
-/// A counted handle, with the exceptions of RMM.
-using resource = ::alluvion::basic_resource<errors>;
+#if ALLUVION_COMPAT_RMM_BY_POINTER
 
-#if ALLUVION_COMPAT_RMM_CCCL
+using any_resource = by_pointer;
+
+#elif ALLUVION_COMPAT_RMM_CCCL
 
 /// What containers keep: any resource of CCCL's, also one that is not ours.
 using any_resource = ::cuda::mr::any_resource<::cuda::mr::device_accessible>;
@@ -118,6 +120,7 @@ inline alv_resource *recognised(any_resource const &resource) {
     }
     return nullptr;
 #else
+    // By pointer: null if the object is the program's.
     return resource.native_handle();
 #endif
 }
@@ -144,7 +147,7 @@ resource from_program(Source source, blocks use) {
 
 /// A handle for whatever a layer is put over.
 inline resource handle_of(any_resource const &upstream, [[maybe_unused]] blocks use = blocks::carved) {
-#if ALLUVION_COMPAT_RMM_CCCL
+#if ALLUVION_COMPAT_RMM_CCCL || ALLUVION_COMPAT_RMM_BY_POINTER
     if (alv_resource *ours = recognised(upstream)) {
         return resource::retain(ours);
     }

@@ -10,7 +10,7 @@
 #include <utility>
 
 ALLUVION_COMPAT_RMM_BEGIN
-namespace mr {
+namespace ALLUVION_COMPAT_RMM_MR {
 
 /// Aligns blocks of at least `alignment_threshold` bytes to `alignment`, a power of two.
 class aligned_resource_adaptor : public ::rmm::detail::adaptor {
@@ -34,7 +34,7 @@ private:
 
 ALLUVION_COMPAT_RMM_RECOGNISE(aligned_resource_adaptor)
 
-} // namespace mr
+} // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END
 
 #endif

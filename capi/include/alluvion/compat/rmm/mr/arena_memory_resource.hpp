@@ -9,7 +9,7 @@
 #include <utility>
 
 ALLUVION_COMPAT_RMM_BEGIN
-namespace mr {
+namespace ALLUVION_COMPAT_RMM_MR {
 
 /// Takes a fixed amount of its upstream when it is made: half of what is free, or `arena_size` bytes.
 class arena_memory_resource : public ::rmm::detail::adaptor {
@@ -22,7 +22,7 @@ public:
 
 ALLUVION_COMPAT_RMM_RECOGNISE(arena_memory_resource)
 
-} // namespace mr
+} // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END
 
 #endif

@@ -17,7 +17,7 @@
 #include <utility>
 
 ALLUVION_COMPAT_RMM_BEGIN
-namespace mr {
+namespace ALLUVION_COMPAT_RMM_MR {
 namespace detail {
 
 /// The bins of one resource.
@@ -191,7 +191,7 @@ private:
 
 ALLUVION_COMPAT_RMM_RECOGNISE(binning_memory_resource)
 
-} // namespace mr
+} // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END
 
 #endif

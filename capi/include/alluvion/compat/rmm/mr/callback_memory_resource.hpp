@@ -9,7 +9,7 @@
 #include <utility>
 
 ALLUVION_COMPAT_RMM_BEGIN
-namespace mr {
+namespace ALLUVION_COMPAT_RMM_MR {
 
 /// Gets the bytes, the stream and the program's argument; answers a block, and throws if there is none.
 using allocate_callback_t = std::function<void *(std::size_t, cuda_stream_view, void *)>;
@@ -46,7 +46,7 @@ private:
 
 ALLUVION_COMPAT_RMM_RECOGNISE(callback_memory_resource)
 
-} // namespace mr
+} // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END
 
 #endif

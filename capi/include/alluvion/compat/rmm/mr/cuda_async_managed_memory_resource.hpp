@@ -5,7 +5,7 @@
 #include "../detail/factory.hpp"
 
 ALLUVION_COMPAT_RMM_BEGIN
-namespace mr {
+namespace ALLUVION_COMPAT_RMM_MR {
 
 /// Managed memory from the pool of the driver, stream-ordered; from CUDA 13.0 on.
 class cuda_async_managed_memory_resource final : public ::rmm::detail::resource {
@@ -17,7 +17,7 @@ public:
 
 ALLUVION_COMPAT_RMM_RECOGNISE(cuda_async_managed_memory_resource)
 
-} // namespace mr
+} // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END
 
 #endif

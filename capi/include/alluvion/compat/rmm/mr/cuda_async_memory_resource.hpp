@@ -10,7 +10,7 @@
 #include <string>
 
 ALLUVION_COMPAT_RMM_BEGIN
-namespace mr {
+namespace ALLUVION_COMPAT_RMM_MR {
 
 /// A pool of the driver's own, stream-ordered, on the device that is current when it is made.
 class cuda_async_memory_resource final : public ::rmm::detail::resource {
@@ -46,7 +46,7 @@ private:
 
 ALLUVION_COMPAT_RMM_RECOGNISE(cuda_async_memory_resource)
 
-} // namespace mr
+} // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END
 
 #endif

@@ -5,7 +5,7 @@
 #include "../detail/factory.hpp"
 
 ALLUVION_COMPAT_RMM_BEGIN
-namespace mr {
+namespace ALLUVION_COMPAT_RMM_MR {
 
 /// Memory of `cudaMalloc`, on the device that is current when it is made. Two of one device are equal.
 class cuda_memory_resource final : public ::rmm::detail::resource {
@@ -15,7 +15,7 @@ public:
 
 ALLUVION_COMPAT_RMM_RECOGNISE(cuda_memory_resource)
 
-} // namespace mr
+} // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END
 
 #endif

@@ -11,7 +11,7 @@
 #include <utility>
 
 ALLUVION_COMPAT_RMM_BEGIN
-namespace mr {
+namespace ALLUVION_COMPAT_RMM_MR {
 
 /// Asks a function of the program when its upstream is out of memory, and tries again while that answers true.
 ///
@@ -27,7 +27,7 @@ class failure_callback_resource_adaptor : public ::rmm::detail::adaptor {
 public:
     using exception_type = ExceptionType;
 
-    failure_callback_resource_adaptor(::rmm::detail::any_resource upstream, failure_callback_t callback, void *callback_arg)
+    failure_callback_resource_adaptor(::rmm::detail::any_resource upstream, mr::failure_callback_t callback, void *callback_arg)
         : failure_callback_resource_adaptor(std::move(upstream), shared_callback(std::move(callback)), callback_arg) {}
 
     using adaptor::allocate;
@@ -41,10 +41,10 @@ public:
     }
 
 private:
-    using shared_callback_t = std::shared_ptr<failure_callback_t>;
+    using shared_callback_t = std::shared_ptr<mr::failure_callback_t>;
 
-    static shared_callback_t shared_callback(failure_callback_t callback) {
-        return std::make_shared<failure_callback_t>(std::move(callback));
+    static shared_callback_t shared_callback(mr::failure_callback_t callback) {
+        return std::make_shared<mr::failure_callback_t>(std::move(callback));
     }
 
     failure_callback_resource_adaptor(::rmm::detail::any_resource upstream, shared_callback_t callback, void *argument)
@@ -90,7 +90,7 @@ inline bool const failure_callback_resource_adaptor_is_recognised =
 } // namespace detail
 #endif
 
-} // namespace mr
+} // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END
 
 #endif

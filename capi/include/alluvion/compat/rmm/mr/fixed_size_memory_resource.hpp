@@ -9,7 +9,7 @@
 #include <utility>
 
 ALLUVION_COMPAT_RMM_BEGIN
-namespace mr {
+namespace ALLUVION_COMPAT_RMM_MR {
 
 /// Serves every request with a block of one size. A larger request is `out_of_memory`.
 class fixed_size_memory_resource : public ::rmm::detail::adaptor {
@@ -33,7 +33,7 @@ private:
 
 ALLUVION_COMPAT_RMM_RECOGNISE(fixed_size_memory_resource)
 
-} // namespace mr
+} // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END
 
 #endif

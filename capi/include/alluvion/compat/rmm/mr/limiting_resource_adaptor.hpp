@@ -9,7 +9,7 @@
 #include <utility>
 
 ALLUVION_COMPAT_RMM_BEGIN
-namespace mr {
+namespace ALLUVION_COMPAT_RMM_MR {
 
 /// Refuses requests that would make more bytes live than its limit. A block counts in units of 256 bytes, whatever `alignment` is.
 class limiting_resource_adaptor : public ::rmm::detail::adaptor {
@@ -41,7 +41,7 @@ private:
 
 ALLUVION_COMPAT_RMM_RECOGNISE(limiting_resource_adaptor)
 
-} // namespace mr
+} // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END
 
 #endif

@@ -9,7 +9,7 @@
 #include <utility>
 
 ALLUVION_COMPAT_RMM_BEGIN
-namespace mr {
+namespace ALLUVION_COMPAT_RMM_MR {
 
 /// Writes every allocation and free to a file, in RMM's format.
 class logging_resource_adaptor : public ::rmm::detail::adaptor {
@@ -37,7 +37,7 @@ public:
 
 ALLUVION_COMPAT_RMM_RECOGNISE(logging_resource_adaptor)
 
-} // namespace mr
+} // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END
 
 #endif

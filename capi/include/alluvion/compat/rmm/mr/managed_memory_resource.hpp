@@ -5,7 +5,7 @@
 #include "../detail/factory.hpp"
 
 ALLUVION_COMPAT_RMM_BEGIN
-namespace mr {
+namespace ALLUVION_COMPAT_RMM_MR {
 
 /// Memory of `cudaMallocManaged`, which moves between host and device.
 class managed_memory_resource final : public ::rmm::detail::resource {
@@ -17,7 +17,7 @@ public:
 
 ALLUVION_COMPAT_RMM_RECOGNISE(managed_memory_resource)
 
-} // namespace mr
+} // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END
 
 #endif

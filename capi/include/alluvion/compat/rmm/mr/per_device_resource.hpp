@@ -10,6 +10,10 @@
 #include <optional>
 #include <utility>
 
+#if ALLUVION_COMPAT_RMM_BY_POINTER
+#include "../detail/current_by_pointer.hpp"
+#else
+
 ALLUVION_COMPAT_RMM_BEGIN
 namespace mr {
 namespace detail {
@@ -157,5 +161,7 @@ inline any_resource current_resource() {
 
 } // namespace detail
 ALLUVION_COMPAT_RMM_END
+
+#endif
 
 #endif

@@ -11,7 +11,7 @@
 #include <utility>
 
 ALLUVION_COMPAT_RMM_BEGIN
-namespace mr {
+namespace ALLUVION_COMPAT_RMM_MR {
 
 /// Takes memory of its upstream in large pieces, and serves requests of every size from it.
 class pool_memory_resource : public ::rmm::detail::adaptor {
@@ -45,7 +45,7 @@ private:
 
 ALLUVION_COMPAT_RMM_RECOGNISE(pool_memory_resource)
 
-} // namespace mr
+} // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END
 
 #endif

@@ -7,7 +7,7 @@
 #include <utility>
 
 ALLUVION_COMPAT_RMM_BEGIN
-namespace mr {
+namespace ALLUVION_COMPAT_RMM_MR {
 
 /// Migrates blocks of managed memory to the device before they are used.
 class prefetch_resource_adaptor : public ::rmm::detail::adaptor {
@@ -17,7 +17,7 @@ public:
 
 ALLUVION_COMPAT_RMM_RECOGNISE(prefetch_resource_adaptor)
 
-} // namespace mr
+} // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END
 
 #endif

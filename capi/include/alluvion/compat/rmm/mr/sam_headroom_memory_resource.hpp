@@ -7,7 +7,7 @@
 #include <cstddef>
 
 ALLUVION_COMPAT_RMM_BEGIN
-namespace mr {
+namespace ALLUVION_COMPAT_RMM_MR {
 
 /// Ordinary memory of the host, which leaves `headroom` bytes of the device free.
 class sam_headroom_memory_resource final : public ::rmm::detail::resource {
@@ -32,7 +32,7 @@ private:
 
 ALLUVION_COMPAT_RMM_RECOGNISE(sam_headroom_memory_resource)
 
-} // namespace mr
+} // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END
 
 #endif

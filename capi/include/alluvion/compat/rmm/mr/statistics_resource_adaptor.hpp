@@ -10,7 +10,7 @@
 #include <utility>
 
 ALLUVION_COMPAT_RMM_BEGIN
-namespace mr {
+namespace ALLUVION_COMPAT_RMM_MR {
 
 /// Counts bytes and blocks: those that are out, the most that were, and all that ever were.
 class statistics_resource_adaptor : public ::rmm::detail::adaptor {
@@ -76,7 +76,7 @@ private:
 
 ALLUVION_COMPAT_RMM_RECOGNISE(statistics_resource_adaptor)
 
-} // namespace mr
+} // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END
 
 #endif

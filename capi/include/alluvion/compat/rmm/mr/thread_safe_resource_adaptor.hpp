@@ -9,7 +9,7 @@
 #include <utility>
 
 ALLUVION_COMPAT_RMM_BEGIN
-namespace mr {
+namespace ALLUVION_COMPAT_RMM_MR {
 namespace detail {
 
 /// A resource of the program's, for one call at a time.
@@ -50,7 +50,7 @@ private:
 
 ALLUVION_COMPAT_RMM_RECOGNISE(thread_safe_resource_adaptor)
 
-} // namespace mr
+} // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END
 
 #endif

@@ -12,7 +12,7 @@
 #include <utility>
 
 ALLUVION_COMPAT_RMM_BEGIN
-namespace mr {
+namespace ALLUVION_COMPAT_RMM_MR {
 
 /// Records every block that is out, and refuses to free a block that is not.
 class tracking_resource_adaptor : public ::rmm::detail::adaptor {
@@ -63,7 +63,7 @@ public:
 
 ALLUVION_COMPAT_RMM_RECOGNISE(tracking_resource_adaptor)
 
-} // namespace mr
+} // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END
 
 #endif

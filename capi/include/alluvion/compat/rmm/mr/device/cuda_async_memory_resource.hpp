@@ -1,0 +1,4 @@
+// The same as `cuda_async_memory_resource.hpp`: where RMM 25.10 and before have it.
+#include "../../device_buffer.hpp"
+#include "../cuda_async_memory_resource.hpp"
+#include "../cuda_async_memory_resource.hpp"

@@ -1,0 +1,4 @@
+// The same as `thread_safe_resource_adaptor.hpp`: where RMM 25.10 and before have it.
+#include "../../device_buffer.hpp"
+#include "../cuda_async_memory_resource.hpp"
+#include "../thread_safe_resource_adaptor.hpp"

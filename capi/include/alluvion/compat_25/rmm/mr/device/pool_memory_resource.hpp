@@ -1,0 +1,45 @@
+// Who keeps what is freed?
+#ifndef ALLUVION_COMPAT_25_RMM_MR_DEVICE_POOL_MEMORY_RESOURCE_HPP
+#define ALLUVION_COMPAT_25_RMM_MR_DEVICE_POOL_MEMORY_RESOURCE_HPP
+
+#include "../../detail/age.hpp"
+#include "../../../../compat/rmm/mr/pool_memory_resource.hpp"
+#include "../../detail/layer.hpp"
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+ALLUVION_COMPAT_RMM_BEGIN
+namespace mr {
+
+/// Takes memory of its upstream in large pieces, and serves requests of every size from it.
+template <class Upstream>
+class pool_memory_resource final : public ::rmm::detail::layer<Upstream, handles::pool_memory_resource> {
+    using base = ::rmm::detail::layer<Upstream, handles::pool_memory_resource>;
+
+public:
+    /// Sizes are multiples of 256, and the first is at most the second. Without the first it is half of what is free.
+    explicit pool_memory_resource(Upstream *upstream, std::optional<std::size_t> initial_pool_size = std::nullopt, std::optional<std::size_t> maximum_pool_size = std::nullopt) : base(upstream, ::rmm::detail::half_of_free(initial_pool_size), maximum_pool_size) {}
+    explicit pool_memory_resource(device_async_resource_ref upstream, std::optional<std::size_t> initial_pool_size = std::nullopt, std::optional<std::size_t> maximum_pool_size = std::nullopt) : base(std::move(upstream), ::rmm::detail::half_of_free(initial_pool_size), maximum_pool_size) {}
+
+    /// The bytes that it has taken of its upstream.
+    [[nodiscard]] std::size_t pool_size() const { return this->handle_.pool_size(); }
+
+private:
+    [[nodiscard]] bool do_is_equal(device_memory_resource const &other) const noexcept override { return this == &other; }
+};
+
+template <class Upstream, class... Rest>
+pool_memory_resource(Upstream *, Rest...) -> pool_memory_resource<Upstream>;
+template <class Upstream, class... Rest, ::rmm::detail::if_object<Upstream> = 0>
+pool_memory_resource(Upstream &, Rest...) -> pool_memory_resource<Upstream>;
+template <class... Rest>
+pool_memory_resource(device_async_resource_ref, Rest...) -> pool_memory_resource<device_memory_resource>;
+
+} // namespace mr
+ALLUVION_COMPAT_RMM_END
+
+#include "../../detail/usual.hpp"
+
+#endif
