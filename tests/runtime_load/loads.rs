@@ -40,6 +40,24 @@ fn no_library_is_no_driver() {
     }
 }
 
+/// By the variable that the vendor's own build scripts ask for. A path that is relative, or empty, names nothing.
+#[test]
+fn a_toolkit_is_found_by_its_variable() {
+    for (stand_in, variable) in [(HIP, "ROCM_PATH"), (MACA, "MACA_PATH")] {
+        let toolkit = stand_in.folder().join("toolkit");
+        std::fs::create_dir_all(&toolkit).expect("a folder can be made");
+        // Another process of this test may have made it.
+        let _ = std::os::unix::fs::symlink("..", toolkit.join("lib"));
+        let toolkit = toolkit.to_str().expect("the path is text");
+        for (folder, is_found) in [(toolkit, true), ("", false), (".", false)] {
+            in_child_with("loads::a_toolkit_is_found_by_its_variable", &[], &[(variable, folder)], || {
+                let loaded = RuntimeDriver::load(stand_in.runtime);
+                assert_eq!(loaded.is_ok(), is_found, "{variable}={folder}: {loaded:?}");
+            });
+        }
+    }
+}
+
 #[test]
 fn a_library_without_a_required_function_is_no_driver() {
     for (stand_in, name) in [(CUDART, "cudaMalloc"), (HIP, "hipMalloc"), (MACA, "mcMalloc")] {

@@ -42,7 +42,8 @@ impl Runtime {
         Self::ALL.iter().copied().find(|runtime| runtime.name() == name)
     }
 
-    /// The files that are looked for, in this order: a bare name where the dynamic linker looks.
+    /// The files that are looked for, in this order: a bare name where the dynamic linker looks. Before them the bare names are looked
+    /// for in the folder `lib` of the vendor's toolkit, if `ROCM_PATH` or `MACA_PATH` says where that is.
     #[must_use]
     pub const fn libraries(self) -> &'static [&'static str] {
         self.table().libraries

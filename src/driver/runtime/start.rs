@@ -3,8 +3,7 @@
 #![expect(unsafe_code, reason = "calls a vendor's library")]
 
 use core::ffi::c_int;
-use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::enter::RuntimeDevice;
 use super::library::Library;
@@ -12,14 +11,20 @@ use super::symbols::{Named, Symbols};
 use super::{Runtime, RuntimeLibrary};
 use crate::driver::library::abi;
 use crate::driver::{Call, Code, DriverError, LoadError, exit};
+use crate::environment;
 
 impl RuntimeLibrary {
     /// Opens the first library that is there and that the driver behind it is new enough for, and starts it.
     pub(super) fn start(runtime: Runtime) -> Result<Self, LoadError> {
         let mut failure = None;
-        for name in runtime.libraries() {
+        let toolkit = runtime.table().toolkit.and_then(environment::variable).map(PathBuf::from);
+        let bare = || runtime.libraries().iter().filter(|name| !name.contains('/'));
+        // An empty variable names no folder.
+        let named = toolkit.iter().filter(|folder| folder.is_absolute());
+        let first = named.flat_map(|folder| bare().map(|name| folder.join("lib").join(name)));
+        for file in first.chain(runtime.libraries().iter().map(PathBuf::from)) {
             // SAFETY: each name is the vendor's for the library, which is what every program that uses it relies on.
-            let Some(library) = (unsafe { Library::open(OsStr::new(name)) }) else { continue };
+            let Some(library) = (unsafe { Library::open(file.as_os_str()) }) else { continue };
             // SAFETY: as above.
             match unsafe { Self::start_library(runtime, &library) } {
                 // An older one, which comes later, may do.

@@ -10,6 +10,8 @@ use crate::driver::{Code, DeviceAttribute, MemoryKind};
 pub(super) struct Table {
     pub(super) name: &'static str,
     pub(super) libraries: &'static [&'static str],
+    /// The variable that names the folder of the vendor's toolkit, whose `lib` is looked into first.
+    pub(super) toolkit: Option<&'static str>,
     /// Why there is no driver where none of the libraries is found, and what to do.
     pub(super) not_found: (&'static str, &'static str),
     /// The same where the library is too old.
@@ -73,6 +75,7 @@ pub(super) static CUDART: Table = Table {
         "/usr/local/cuda/lib64/libcudart.so.13",
         "/usr/local/cuda/lib64/libcudart.so.12",
     ],
+    toolkit: None,
     not_found: (
         "libcudart.so.13 and libcudart.so.12 are not installed, or not where the dynamic linker looks",
         "install the CUDA toolkit's runtime, or use the driver itself, which needs none",
@@ -106,6 +109,7 @@ pub(super) static HIP: Table = Table {
         "/opt/rocm/lib/libamdhip64.so.6",
         "/opt/rocm/lib/libamdhip64.so.5",
     ],
+    toolkit: Some("ROCM_PATH"),
     not_found: (
         "libamdhip64.so.7, .6 and .5 are not installed, or not where the dynamic linker looks",
         "install ROCm, or simulate a machine",
@@ -129,8 +133,9 @@ pub(super) static HIP: Table = Table {
 pub(super) static MACA: Table = Table {
     name: "maca",
     libraries: &["libmcruntime.so", "/opt/maca/lib/libmcruntime.so"],
+    toolkit: Some("MACA_PATH"),
     not_found: (
-        "libmcruntime.so is not installed, or not where the dynamic linker looks",
+        "libmcruntime.so is not installed, or neither in the folder MACA_PATH nor where the dynamic linker looks",
         "install MetaX's MACA, or simulate a machine",
     ),
     too_old: ("MACA reports no version", "install MetaX's MACA anew"),
