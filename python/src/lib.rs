@@ -39,6 +39,7 @@ mod block;
 mod buffer;
 mod call_site;
 mod current;
+mod debug_log;
 mod dlpack;
 mod ending;
 mod error;
@@ -69,6 +70,8 @@ mod _alluvion {
     use crate::call_site::set_stack_depth;
     #[pymodule_export]
     use crate::current::{current_resource, known_devices, reset_current_resource, set_current_resource};
+    #[pymodule_export]
+    use crate::debug_log::set_level;
     #[pymodule_export]
     use crate::dlpack::from_dlpack;
     #[pymodule_export]

@@ -191,6 +191,37 @@ def test_numba_gets_pointers_that_free(numba_manager):
         empty.free()
 
 
+def test_the_port_of_numba_for_metax_has_a_manager_of_its_own(sim, monkeypatch):
+    """MetaX's package is not to be had: this is what the manager needs of it."""
+
+    class Manager:
+        def __init__(self, context=None):
+            self.context, self.allocations = context, {}
+
+    cuda = types.ModuleType("numbax.cuda")
+    cuda.HostOnlyCUDAMemoryManager, cuda.IpcHandle = Manager, None
+    cuda.MemoryInfo = lambda free, total: (free, total)
+    cuda.MemoryPointer = lambda context, pointer, size, finalizer: types.SimpleNamespace(size=size, finalizer=finalizer)
+    for name in ("numbax", "numbax.cuda.cudadrv", "numbax.cuda.cudadrv.driver"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, "numbax.cuda", cuda)
+    monkeypatch.delitem(sys.modules, "alluvion.rmm.allocators.numba", raising=False)
+    from importlib import import_module
+
+    module = import_module("alluvion.rmm.allocators.numba")
+    try:
+        manager = module.RMMNumbaManager(context=None)
+        assert isinstance(manager, Manager) and manager.get_memory_info()[1] == alluvion.memory_info()[1]
+        pointer = manager.memalloc(1000)
+        assert pointer.size == 1000 and len(manager.allocations) == 1
+        pointer.finalizer()
+        assert manager.allocations == {}
+    finally:
+        # The next one that asks has Numba's own.
+        sys.modules.pop("alluvion.rmm.allocators.numba", None)
+        vars(alluvion.rmm.allocators).pop("numba", None)
+
+
 def test_numba_is_told_the_memory(numba_manager):
     manager = numba_manager.RMMNumbaManager(context=None)
     assert tuple(manager.get_memory_info()) == alluvion.memory_info()

@@ -104,6 +104,38 @@ def test_every_level_can_be_set(level):
             rmm.set_flush_level(before[1])
 
 
+def test_growth_and_failures_are_in_the_debug_log(tmp_path):
+    program = """
+import alluvion
+from alluvion import rmm
+with alluvion.simulated(memory="64 MiB"):
+    pool = rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), initial_pool_size="1 MiB", maximum_pool_size="16 MiB")
+    for level in (rmm.level_enum.info, rmm.level_enum.debug, rmm.level_enum.critical):
+        rmm.set_logging_level(level)
+        try:
+            pool.allocate(32 << 20)
+        except MemoryError:
+            pass
+        if level == rmm.level_enum.debug:
+            pool.deallocate(pool.allocate(4 << 20), 4 << 20)
+            pool.deallocate(pool.allocate(4 << 20), 4 << 20)
+rmm.flush_logger()
+"""
+    file = tmp_path / "debug.txt"
+    for place, lines in ((str(file), ["error", "error", "debug"]), ("", ["debug"])):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "RMM_DEBUG_LOG_FILE": place},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        text = file.read_text() if place else done.stderr
+        assert [line.split("[")[3].split("]")[0].strip() for line in text.splitlines()] == lines
+        assert place == "" or "A request of 33554432 B failed: out of memory: Pool of gpu 0 refused" in text
+        assert "Growth by " in text and done.stdout == ""
+
+
 def test_the_file_of_the_debug_log(tmp_path):
     program = """
 import alluvion

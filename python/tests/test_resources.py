@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import alluvion
+import alluvion.rmm
 from alluvion.rmm import DeviceBuffer, mr
 from alluvion.rmm.pylibrmm.stream import DEFAULT_STREAM
 
@@ -144,6 +145,20 @@ def test_a_pool_of_the_driver(sim):
         mr.CudaAsyncMemoryResource(-1)
     with pytest.raises(MemoryError):
         mr.CudaAsyncMemoryResource("1 TiB")
+
+
+def test_a_pool_of_the_driver_is_made_on_the_device_that_it_is_set_for(sim):
+    resources = [mr.CudaAsyncMemoryResource() for _ in range(2)]
+    for device, resource in enumerate(resources):
+        mr.set_per_device_resource(device, resource)
+        assert f"(gpu {device})" in repr(resource)
+    for device, resource in enumerate(resources):
+        alluvion.set_current_device(device)
+        buffer = alluvion.rmm.DeviceBuffer(size=1000)
+        assert mr.get_current_device_resource() is resource and resource.pool_handle() != 0
+        del buffer
+    alluvion.set_current_device(0)
+    assert resources[0].pool_handle() != resources[1].pool_handle()
 
 
 class cudaMemPool_t(int):

@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use alluvion::driver::RawPool;
 use alluvion::error::freeing;
 use alluvion::{AnyResource, Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, StreamRef};
 use pyo3::PyTraverseError;
@@ -21,24 +22,46 @@ use crate::stream::StreamArgument;
 #[pyclass(subclass, frozen, weakref, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
 pub(crate) struct DeviceMemoryResource {
     /// The stack. Made at the first use if the class can be constructed without a driver.
-    owner: OnceLock<Owner>,
+    made: OnceLock<Made>,
     /// How the stack is made at its first use, if it is not there yet.
-    make: Option<fn(&Device) -> Result<Owner, Error>>,
+    make: Option<Make>,
     /// The number of the device that was current when the object was made, if there was a machine then.
     ordinal: Option<u32>,
     tower: Arc<Tower>,
 }
 
+/// The stack of an object, and the pool of the driver that it is, if it is one.
+pub(crate) struct Made {
+    owner: Owner,
+    pool: Option<RawPool>,
+}
+
+impl Made {
+    /// A stack that is a pool of the driver.
+    pub(super) fn of_pool<R: DeviceAccessible + Send + Sync + 'static>(resource: R, pool: RawPool) -> Self {
+        Self { owner: Owner::new(resource), pool: Some(pool) }
+    }
+}
+
+impl From<Owner> for Made {
+    fn from(owner: Owner) -> Self {
+        Self { owner, pool: None }
+    }
+}
+
+/// Makes the stack of a class for a device.
+type Make = Box<dyn Fn(&Device) -> Result<Made, Error> + Send + Sync>;
+
 impl DeviceMemoryResource {
     /// The base of a class that has its stack.
-    pub(crate) fn over(owner: Owner) -> Self {
-        let tower = Tower::of(&owner);
-        Self::on(tower, owner)
+    pub(crate) fn over(made: impl Into<Made>) -> Self {
+        let made = made.into();
+        Self { tower: Tower::of(&made.owner), made: OnceLock::from(made), make: None, ordinal: None }
     }
 
     /// As [`over`](Self::over), where the stack stands on those of other objects.
     pub(crate) fn on(tower: Arc<Tower>, owner: Owner) -> Self {
-        Self { owner: OnceLock::from(owner), make: None, ordinal: None, tower }
+        Self { made: OnceLock::from(Made::from(owner)), make: None, ordinal: None, tower }
     }
 
     /// What the stack stands on.
@@ -47,47 +70,60 @@ impl DeviceMemoryResource {
     }
 
     /// The base of a class whose stack is made at its first use, for the device that is current now.
-    pub(crate) fn later(make: fn(&Device) -> Result<Owner, Error>) -> Self {
+    pub(super) fn later(make: impl Fn(&Device) -> Result<Made, Error> + Send + Sync + 'static) -> Self {
         let ordinal = machine::device().ok().map(|device| device.ordinal());
-        Self { owner: OnceLock::new(), make: Some(make), ordinal, tower: Tower::of_source() }
+        Self { made: OnceLock::new(), make: Some(Box::new(make)), ordinal, tower: Tower::of_source() }
     }
 
     /// The stack.
     pub(crate) fn owner(&self, py: Python<'_>) -> PyResult<&Owner> {
-        if let Some(owner) = self.owner.get() {
-            return Ok(owner);
+        self.stack(py).map(|made| &made.owner)
+    }
+
+    /// The driver's handle of the pool that it is; 0 if it is none.
+    pub(super) fn pool_handle(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.stack(py)?.pool.map_or(0, |pool| pool.0))
+    }
+
+    fn stack(&self, py: Python<'_>) -> PyResult<&Made> {
+        if let Some(made) = self.made.get() {
+            return Ok(made);
         }
-        let Some(make) = self.make else {
+        let Some(make) = &self.make else {
             return Err(PyRuntimeError::new_err(
                 "DeviceMemoryResource has no memory of its own: use a class that derives from it, such as CudaMemoryResource, \
                  or CallbackMemoryResource for one written in Python",
             ));
         };
         let made = py.detach(|| make(&machine::device_or_current(self.ordinal)?));
-        self.made(raise(py, made, During::Construction)?)
+        Ok(self.first(raise(py, made, During::Construction)?))
     }
 
     /// The stack, which is made for `device` if it is not there yet: such a class is of no device before its first use.
     pub(crate) fn owner_on(&self, py: Python<'_>, device: &Device) -> PyResult<&Owner> {
-        match (self.owner.get(), self.make) {
-            (None, Some(make)) => self.made(raise(py, py.detach(|| make(device)), During::Construction)?),
+        match (self.made.get(), &self.make) {
+            (None, Some(make)) => {
+                Ok(&self.first(raise(py, py.detach(|| make(device)), During::Construction)?).owner)
+            }
             _ => self.owner(py),
         }
     }
 
     /// The base of a class whose stack is [given](Self::give) later.
     pub(super) fn without_memory() -> Self {
-        Self { owner: OnceLock::new(), make: None, ordinal: None, tower: Tower::of_source() }
+        Self { made: OnceLock::new(), make: None, ordinal: None, tower: Tower::of_source() }
     }
 
     /// Gives it the stack of one layer that it was made without.
     pub(super) fn give(&self, owner: Owner) -> PyResult<()> {
-        self.owner.set(owner).map_err(|_| PyRuntimeError::new_err("the resource has its memory already"))
+        self.made
+            .set(owner.into())
+            .map_err(|_| PyRuntimeError::new_err("the resource has its memory already"))
     }
 
-    fn made(&self, made: Owner) -> PyResult<&Owner> {
+    fn first(&self, made: Made) -> &Made {
         // Of two threads that make one, the second takes that of the first; a source without blocks is dropped without a wait.
-        Ok(self.owner.get_or_init(|| made))
+        self.made.get_or_init(|| made)
     }
 }
 
@@ -148,8 +184,8 @@ impl DeviceMemoryResource {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        match self.owner.get() {
-            Some(owner) => Ok(py.detach(|| on_a_line(owner))),
+        match self.made.get() {
+            Some(made) => Ok(py.detach(|| on_a_line(&made.owner))),
             None if self.make.is_some() => self.owner(py).map(on_a_line),
             None => Ok("DeviceMemoryResource()".into()),
         }
@@ -180,7 +216,7 @@ fn on_a_line(owner: &Owner) -> String {
 
 impl Drop for DeviceMemoryResource {
     fn drop(&mut self) {
-        let Some(owner) = self.owner.take() else { return };
+        let Some(Made { owner, .. }) = self.made.take() else { return };
         if owner.is_shared() {
             return;
         }
@@ -214,7 +250,15 @@ pub(super) fn leaf<R: DeviceAccessible + Send + Sync + 'static>(
     py: Python<'_>,
     make: impl FnOnce(&Device) -> Result<R, Error> + Send,
 ) -> PyResult<PyClassInitializer<DeviceMemoryResource>> {
-    let made = py.detach(|| Ok(Owner::new(make(&machine::device_in_context()?)?)));
+    leaf_of(py, |device| Ok(Owner::new(make(device)?)))
+}
+
+/// The same, of a stack that may be a pool of the driver.
+pub(super) fn leaf_of<M: Into<Made> + Send>(
+    py: Python<'_>,
+    make: impl FnOnce(&Device) -> Result<M, Error> + Send,
+) -> PyResult<PyClassInitializer<DeviceMemoryResource>> {
+    let made = py.detach(|| make(&machine::device_in_context()?));
     Ok(PyClassInitializer::from(DeviceMemoryResource::over(raise(py, made, During::Construction)?)))
 }
 

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyInt;
 
 use super::DeviceMemoryResource;
-use super::base::leaf;
+use super::base::{Made, leaf_of};
 use crate::argument::Bytes;
 use crate::error::{During, named, raise};
 use crate::machine;
@@ -20,9 +20,7 @@ use crate::machine;
 /// `initial_pool_size` bytes are taken at once. A synchronization leaves `release_threshold` bytes in the pool: all of them
 /// if it is left out. `enable_ipc` makes the memory exportable as POSIX file descriptors, `enable_fabric` as fabric handles.
 #[pyclass(extends = DeviceMemoryResource, subclass, frozen, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
-pub(crate) struct CudaAsyncMemoryResource {
-    handle: u64,
-}
+pub(crate) struct CudaAsyncMemoryResource;
 
 #[pymethods]
 impl CudaAsyncMemoryResource {
@@ -52,20 +50,27 @@ impl CudaAsyncMemoryResource {
         if let Some(Bytes(threshold)) = release_threshold {
             config = config.release_threshold_bytes(threshold as u64);
         }
-        let initial = initial_pool_size.map_or(0, |initial| initial.0);
-        let mut handle = 0;
-        let base = leaf(py, |device| {
-            let pool = primed(device, config, initial)?;
-            handle = pool.raw_pool().0;
-            Ok(pool)
-        })?;
-        Ok(base.add_subclass(Self { handle }))
+        let base = match initial_pool_size {
+            Some(Bytes(initial)) => {
+                leaf_of(py, move |device| Ok(of_driver(primed(device, config, initial)?)))?
+            }
+            // At its first use: a resource that is set for another device than the current one is made there.
+            None => PyClassInitializer::from(DeviceMemoryResource::later(move |device| {
+                Ok(of_driver(CudaAsync::with_config(device, config.clone())?))
+            })),
+        };
+        Ok(base.add_subclass(Self))
     }
 
     /// The driver's handle of the pool.
-    fn pool_handle(&self) -> u64 {
-        self.handle
+    fn pool_handle(slf: &Bound<'_, Self>) -> PyResult<u64> {
+        slf.as_super().get().pool_handle(slf.py())
     }
+}
+
+fn of_driver(pool: CudaAsync) -> Made {
+    let handle = pool.raw_pool();
+    Made::of_pool(pool, handle)
 }
 
 /// A pool that has taken its initial bytes, whatever its threshold: a synchronization may give them back.
@@ -83,9 +88,7 @@ fn primed(device: &Device, config: CudaAsyncConfig, initial: usize) -> Result<Cu
 /// `pool_handle` is a `cudaMemPool_t` or a `CUmemoryPool` of cuda-bindings. Its owner may destroy the pool at any
 /// time but during a call of this object. From then on requests are `MemoryError`, and blocks that are out are freed as always.
 #[pyclass(extends = DeviceMemoryResource, subclass, frozen, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
-pub(crate) struct CudaAsyncViewMemoryResource {
-    handle: u64,
-}
+pub(crate) struct CudaAsyncViewMemoryResource;
 
 #[pymethods]
 impl CudaAsyncViewMemoryResource {
@@ -101,43 +104,41 @@ impl CudaAsyncViewMemoryResource {
             )));
         }
         let handle: u64 = py.get_type::<PyInt>().call1((pool_handle,))?.extract()?;
-        let base = leaf(py, |device| {
+        let base = leaf_of(py, |device| {
             // SAFETY:
             // - the object is a handle of a pool of the current device, by its type: one that was made up is the caller's fault.
             // - the pool is not destroyed during a call: the caller's promise, by the documentation of this class.
             // - the driver refuses the handles of destroyed pools, and keeps what is out: `from_raw_until_destroyed` says which do.
-            unsafe { CudaAsyncView::from_raw_until_destroyed(device, RawPool(handle)) }
+            let view = unsafe { CudaAsyncView::from_raw_until_destroyed(device, RawPool(handle)) }?;
+            Ok(Made::of_pool(view, RawPool(handle)))
         })?;
-        Ok(base.add_subclass(Self { handle }))
+        Ok(base.add_subclass(Self))
     }
 
     /// The driver's handle of the pool.
-    fn pool_handle(&self) -> u64 {
-        self.handle
+    fn pool_handle(slf: &Bound<'_, Self>) -> PyResult<u64> {
+        slf.as_super().get().pool_handle(slf.py())
     }
 }
 
 /// A memory pool of the driver with managed memory. It needs CUDA 13 and concurrent managed access: `RuntimeError` without.
 #[pyclass(extends = DeviceMemoryResource, subclass, frozen, module = "alluvion.rmm.pylibrmm.memory_resource.experimental")]
-pub(crate) struct CudaAsyncManagedMemoryResource {
-    handle: u64,
-}
+pub(crate) struct CudaAsyncManagedMemoryResource;
 
 #[pymethods]
 impl CudaAsyncManagedMemoryResource {
     #[new]
     fn new(py: Python<'_>) -> PyResult<PyClassInitializer<Self>> {
-        let mut handle = 0;
-        let base = leaf(py, |device| {
+        let base = leaf_of(py, |device| {
             let pool = CudaAsyncManaged::new(device)?;
-            handle = pool.raw_pool().0;
-            Ok(pool)
+            let handle = pool.raw_pool();
+            Ok(Made::of_pool(pool, handle))
         })?;
-        Ok(base.add_subclass(Self { handle }))
+        Ok(base.add_subclass(Self))
     }
 
     /// The driver's handle of the pool.
-    fn pool_handle(&self) -> u64 {
-        self.handle
+    fn pool_handle(slf: &Bound<'_, Self>) -> PyResult<u64> {
+        slf.as_super().get().pool_handle(slf.py())
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use alluvion::{AnyResource, DeviceAccessible, DevicePtr, Error, Layout, Resource};
 use pyo3::prelude::*;
 
+use crate::debug_log::Watch;
 use crate::ending::prepare;
 use crate::error::forget_raised;
 use crate::machine;
@@ -46,7 +47,9 @@ impl Owner {
             return Ok(block);
         }
         forget_raised();
-        py.detach(|| stream.with(self.device(), |stream| self.allocate(layout, stream)))
+        let watch = Watch::begin(py, self);
+        let allocated = py.detach(|| stream.with(self.device(), |stream| self.allocate(layout, stream)));
+        watch.end(py, self, layout, allocated)
     }
 
     /// Whether there is another handle in Python, so that dropping this one drops no stack. Where two threads drop the last two

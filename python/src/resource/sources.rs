@@ -24,7 +24,7 @@ impl CudaMemoryResource {
 impl CudaMemoryResource {
     #[new]
     fn new() -> PyClassInitializer<Self> {
-        let base = DeviceMemoryResource::later(|device| Ok(Owner::new(Cuda::new(device))));
+        let base = DeviceMemoryResource::later(|device| Ok(Owner::new(Cuda::new(device)).into()));
         PyClassInitializer::from(base).add_subclass(Self)
     }
 }
@@ -38,7 +38,7 @@ impl ManagedMemoryResource {
     #[new]
     fn new() -> PyClassInitializer<Self> {
         // A device without it is told of at the first request, because the constructor of RMM's class never fails.
-        let base = DeviceMemoryResource::later(|device| Ok(Owner::new(Managed::new(device)?)));
+        let base = DeviceMemoryResource::later(|device| Ok(Owner::new(Managed::new(device)?).into()));
         PyClassInitializer::from(base).add_subclass(Self)
     }
 }
@@ -51,7 +51,7 @@ pub(crate) struct PinnedHostMemoryResource;
 impl PinnedHostMemoryResource {
     #[new]
     fn new() -> PyClassInitializer<Self> {
-        let base = DeviceMemoryResource::later(|device| Ok(Owner::new(Pinned::new(device)?)));
+        let base = DeviceMemoryResource::later(|device| Ok(Owner::new(Pinned::new(device)?).into()));
         PyClassInitializer::from(base).add_subclass(Self)
     }
 }

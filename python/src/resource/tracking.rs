@@ -9,11 +9,8 @@ use pyo3::prelude::*;
 
 use super::UpstreamResourceAdaptor;
 use super::base::{layer, owner_of};
+use crate::debug_log::{self, DEBUG, ERROR};
 use crate::ending::attach;
-
-/// The levels of the debug log that this class writes: `level_enum.debug` and `level_enum.error`.
-const DEBUG: u32 = 1;
-const ERROR: u32 = 4;
 
 /// Knows every block that is allocated. With `capture_stacks` it knows the call stack of each allocation.
 ///
@@ -49,7 +46,7 @@ impl TrackingResourceAdaptor {
     /// Writes the blocks that are allocated now into the debug log, at the level `debug`.
     fn log_outstanding_allocations(slf: &Bound<'_, Self>) -> PyResult<()> {
         let text = Self::get_outstanding_allocations_str(slf)?;
-        log(slf.py(), DEBUG, &format!("Outstanding Allocations: {}", text.trim_end()))
+        debug_log::write(slf.py(), DEBUG, &format!("Outstanding Allocations: {}", text.trim_end()))
     }
 }
 
@@ -87,13 +84,8 @@ fn log_wrong_free(misuse: &Misuse) {
     };
     // Without an interpreter there is nobody to tell.
     let _ = attach(|py| {
-        if let Err(error) = log(py, ERROR, &text) {
+        if let Err(error) = debug_log::write(py, ERROR, &text) {
             error.write_unraisable(py, None);
         }
     });
-}
-
-fn log(py: Python<'_>, level: u32, text: &str) -> PyResult<()> {
-    py.import("alluvion.rmm.pylibrmm.logger")?.getattr("_write")?.call1((level, text))?;
-    Ok(())
 }

@@ -2,20 +2,29 @@
 
 Before Numba makes its first context, `numba.cuda.set_memory_manager(RMMNumbaManager)`, or the environment variable
 `NUMBA_CUDA_MEMORY_MANAGER=rmm.allocators.numba`.
+
+MetaX's port of Numba is a package `numbax`. In a program that has imported it, the manager is one for `numbax`.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, MutableMapping
+from importlib import import_module
 from itertools import count
-from typing import Any
-
-from numba import cuda
-from numba.cuda import HostOnlyCUDAMemoryManager, IpcHandle, MemoryInfo, MemoryPointer
-from numba.cuda.cudadrv import driver as _driver
+from typing import TYPE_CHECKING, Any
 
 from alluvion import memory_info
 from alluvion.rmm.pylibrmm.device_buffer import DeviceBuffer
+
+if TYPE_CHECKING:
+    from numba.cuda import HostOnlyCUDAMemoryManager, IpcHandle, MemoryInfo, MemoryPointer
+    from numba.cuda.cudadrv import driver as _driver
+else:
+    _cuda = import_module("numbax.cuda" if "numbax" in sys.modules else "numba.cuda")
+    HostOnlyCUDAMemoryManager, IpcHandle = _cuda.HostOnlyCUDAMemoryManager, _cuda.IpcHandle
+    MemoryInfo, MemoryPointer = _cuda.MemoryInfo, _cuda.MemoryPointer
+    _driver = import_module(_cuda.__name__ + ".cudadrv.driver")
 
 try:
     from cuda.bindings.driver import CUdeviceptr as _CUdeviceptr

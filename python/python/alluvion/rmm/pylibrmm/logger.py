@@ -1,6 +1,8 @@
-"""The debug log: what goes wrong in memory resources, and what is outstanding.
+"""The debug log: what goes wrong in memory resources, how they grow, and what is outstanding.
 
-Its lines go to the file that the variable `RMM_DEBUG_LOG_FILE` names, and otherwise to standard error.
+Its lines go to the file that the variable `RMM_DEBUG_LOG_FILE` names, and otherwise to standard error, as since RMM 25.04; before, they went
+to `rmm_log.txt`. A request that fails is an `error` in a file alone: elsewhere its exception says so. What a pool, or another suballocator,
+takes from its upstream is a message of level `debug`.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import sys
 import time
 from typing import TextIO
 
+from alluvion import _alluvion
 from alluvion._fork import ForkLock
 from alluvion.rmm.librmm._logger import level_enum
 
@@ -79,6 +82,7 @@ def set_logging_level(level: level_enum) -> None:
     """Writes messages of this level and above. Nothing is written at `off` and above, of which a warning tells."""
     _validate_level_type(level)
     _log.level = level
+    _alluvion._set_logging_level(level)
     if not should_log(level):
         from warnings import warn
 
