@@ -29,7 +29,9 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -332,9 +334,42 @@ void allocators_and_host() {
     EXPECT(mine.out == 1);
 }
 
+void debug_log() {
+    test::sim sim;
+    std::string const file = "compat25-debug-" + std::to_string(reinterpret_cast<std::uintptr_t>(&sim)) + ".txt";
+    setenv("RMM_DEBUG_LOG_FILE", file.c_str(), 1);
+    auto const text = [&] {
+        std::ifstream in(file);
+        return std::string(std::istreambuf_iterator<char>(in), {});
+    };
+    mr::cuda_memory_resource cuda;
+    mr::pool_memory_resource pool{&cuda, 0, 16 * mib};
+    EXPECT(rmm::logger().level() == rmm::level_enum::info && !rmm::logger().should_log(spdlog::level::debug));
+    { rmm::device_buffer grown(1000, on_default, &pool); }
+    EXPECT(text().empty());
+    rmm::logger().set_level(spdlog::level::trace);
+    mr::pool_memory_resource second{&cuda, 0, 16 * mib};
+    { rmm::device_buffer grown(8 * mib, on_default, &second); }
+    EXPECT(test::contains(text(), "[debug   ] growth by ") && test::contains(text(), "for a request of 8388608 B"));
+    static_cast<void>(test::throws<rmm::out_of_memory>([&] { rmm::device_buffer much(32 * mib, on_default, &pool); }));
+    EXPECT(test::contains(text(), "[error   ] a request of 33554432 B failed: std::bad_alloc: out_of_memory: "));
+    auto const before = text();
+    rmm::default_logger().set_level(rmm::level_enum::off);
+    static_cast<void>(test::throws<rmm::out_of_memory>([&] { static_cast<void>(pool.allocate(32 * mib)); }));
+    rmm::default_logger().critical("of the program");
+    EXPECT(text() == before);
+    rmm::default_logger().set_level(rmm::level_enum::warn);
+    rmm::default_logger().warn("of the program");
+    EXPECT(test::contains(text(), "[warn    ] of the program\n"));
+    rmm::default_logger().set_level(rmm::level_enum::off);
+    std::remove(file.c_str());
+}
+
 } // namespace
 
 int main() {
+    // First: the file is opened at the first line, and requests fail in what follows.
+    debug_log();
     sources();
     layers();
     of_the_program();

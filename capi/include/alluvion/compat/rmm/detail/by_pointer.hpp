@@ -4,6 +4,7 @@
 
 #include "../aligned.hpp"
 #include "../cuda_stream_view.hpp"
+#include "debug_log.hpp"
 #include "handle.hpp"
 
 #include <cstddef>
@@ -120,7 +121,9 @@ protected:
     Handle handle_;
 
 private:
-    void *do_allocate(std::size_t bytes, cuda_stream_view stream) final { return handle_.allocate(stream, bytes); }
+    void *do_allocate(std::size_t bytes, cuda_stream_view stream) final {
+        return logged(handle_, bytes, [&] { return handle_.allocate(stream, bytes); });
+    }
     void do_deallocate(void *block, std::size_t bytes, cuda_stream_view stream) noexcept final {
         handle_.deallocate(stream, block, bytes);
     }
@@ -247,7 +250,10 @@ public:
 
     [[nodiscard]] void *allocate(::alluvion::stream_view stream, std::size_t bytes,
                                  std::size_t alignment = CUDA_ALLOCATION_ALIGNMENT) const {
-        return ours_ ? ours_.allocate(stream, bytes, alignment) : to_->allocate_async(bytes, alignment, stream);
+        if (!ours_) {
+            return to_->allocate_async(bytes, alignment, stream);
+        }
+        return logged(ours_, bytes, [&] { return ours_.allocate(stream, bytes, alignment); });
     }
     void deallocate(::alluvion::stream_view stream, void *block, std::size_t bytes,
                     std::size_t alignment = CUDA_ALLOCATION_ALIGNMENT) const noexcept {

@@ -6,6 +6,7 @@
 #include "../cuda_device.hpp"
 #include "../cuda_stream.hpp"
 #include "../device_buffer.hpp"
+#include "../logger.hpp"
 #include "../mr/device/cuda_async_memory_resource.hpp"
 #include "../mr/device/cuda_memory_resource.hpp"
 #include "../mr/device/per_device_resource.hpp"
