@@ -272,8 +272,63 @@ fn every_stack_runs_every_workload_that_it_can() {
             assert_eq!(lines(&arguments("threads")).len(), 2, "{driver} {stack}");
             assert_eq!(lines(&arguments("cross")).len(), 1, "{driver} {stack}");
             assert_eq!(lines(&arguments("turns")).len(), 2, "{driver} {stack}");
+            assert_eq!(lines(&arguments("multi-stream")).len(), 6, "{driver} {stack}");
         }
     }
+}
+
+/// RMM's benchmarks by their flags: RANDOM_ALLOCATIONS_BENCH, MULTI_STREAM_ALLOCATIONS_BENCH, REPLAY_BENCH.
+#[test]
+fn the_flags_of_rmm_are_understood() {
+    let random = |words: &[&str]| lines(&[&["bench", "random", "--driver", "sim"], words].concat());
+    for words in [
+        ["--numallocs", "200", "--maxsize", "4", "--resource", "arena"],
+        ["-n", "200", "-m", "4", "-r", "arena"],
+        ["--allocations", "200", "--max-mib", "4", "--stack", "arena"],
+    ] {
+        let lines = random(&words);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        let found = numbers(&lines[0], "random,alluvion_arena,num=# max=#MiB fails=#,#");
+        assert_eq!(found[..3], [200.0, 4.0, 0.0], "{lines:?}");
+    }
+    let words =
+        ["bench", "multi-stream", "--quick", "--driver", "sim", "--numkernels", "6", "--numstreams", "3"];
+    let lines = lines(&words);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let found = numbers(&lines[0], "multi-stream,alluvion_pool,streams=# kernels=# first=#,#");
+    assert_eq!(found[..2], [3.0, 6.0], "{lines:?}");
+    let etl = trace("etl");
+    for words in [vec!["-f", &etl], vec!["--file", &etl], vec![&etl[..]]] {
+        let words = [vec!["bench", "replay", "--quick", "--driver", "null", "-r", "pool"], words].concat();
+        assert_eq!(crate::lines(&words).len(), 2, "{words:?}");
+    }
+}
+
+#[test]
+fn streams_vectors_and_pools_of_the_driver_are_measured() {
+    let several = quick("multi-stream", "null");
+    let cases: Vec<_> = several
+        .iter()
+        .map(|line| numbers(line, "multi-stream,alluvion_pool,streams=# kernels=# first=#,#"))
+        .collect();
+    let wanted = [4.0, 8.0].map(|kernels| [1.0, 2.0, 4.0].map(|streams| [streams, kernels])).concat();
+    assert_eq!(cases.iter().map(|case| [case[0], case[1]]).collect::<Vec<_>>(), wanted, "{several:?}");
+    let streams = quick("stream-pool", "sim");
+    assert!(numbers(&streams[0], "stream-pool,next of a pool,#")[0] > 0.0, "{streams:?}");
+    assert!(numbers(&streams[1], "stream-pool,made and destroyed,#")[0] > 0.0, "{streams:?}");
+    let pools = quick("priming", "sim");
+    let pattern = "priming,cuda-async,initial=#MiB made=#ms first=#,#";
+    assert_eq!([numbers(&pools[0], pattern)[0], numbers(&pools[1], pattern)[0]], [0.0, 10.0], "{pools:?}");
+    let vectors = quick("vectors", "sim");
+    assert_eq!(vectors.len(), 8, "{vectors:?}");
+    for (line, stack) in vectors.iter().zip(["pool"; 4].into_iter().chain(["cuda_async"; 4])) {
+        assert!(line.starts_with(&format!("vectors,alluvion_{stack},")), "{line}");
+    }
+    assert_eq!(
+        numbers(&vectors[3], "vectors,alluvion_pool,three, two copies elements=#,#")[0],
+        1e5,
+        "{vectors:?}"
+    );
 }
 
 #[test]
@@ -285,6 +340,8 @@ fn every_figure_is_an_object_in_json() {
         (vec!["threads"], vec!["threads", "mops"]),
         (vec!["cross"], vec!["ns"]),
         (vec!["turns"], vec!["streams", "ns"]),
+        (vec!["multi-stream"], vec!["streams", "kernels", "first_ns", "ns"]),
+        (vec!["stream-pool"], vec!["what", "ns"]),
         (vec!["replay", &etl], vec!["trace"]),
     ] {
         let arguments = [vec!["bench"], arguments, vec!["--quick", "--driver", "null", "--json"]].concat();
@@ -323,9 +380,22 @@ fn help_has_examples_and_comes_on_the_standard_output() {
     for arguments in [vec!["--help"], vec!["bench", "--help"]] {
         assert!(lines(&arguments).iter().any(|line| line == "Examples:"), "{arguments:?}");
     }
-    for workload in
-        ["pair", "random", "threads", "cross", "turns", "replay", "footprint", "sleep", "host", "layers"]
-    {
+    for workload in [
+        "pair",
+        "random",
+        "multi-stream",
+        "threads",
+        "cross",
+        "turns",
+        "replay",
+        "footprint",
+        "vectors",
+        "stream-pool",
+        "priming",
+        "sleep",
+        "host",
+        "layers",
+    ] {
         let help = lines(&["bench", workload, "--help"]).join("\n");
         assert!(help.contains("--json") && help.contains("--quick"), "{workload}: {help}");
     }

@@ -68,6 +68,29 @@ pub(crate) enum Figure {
         mib: usize,
         ms: f64,
     },
+    #[serde(rename = "multi-stream")]
+    MultiStream {
+        streams: usize,
+        kernels: usize,
+        first_ns: f64,
+        ns: f64,
+    },
+    #[serde(rename = "stream-pool")]
+    StreamPool {
+        what: &'static str,
+        ns: f64,
+    },
+    Priming {
+        initial_mib: usize,
+        made_ms: f64,
+        first_ns: f64,
+        again_ns: f64,
+    },
+    Vectors {
+        what: &'static str,
+        elements: usize,
+        ns: f64,
+    },
     Host {
         operation: &'static str,
         ns: f64,
@@ -142,6 +165,20 @@ impl Figure {
                 writeln!(out, "sleep,{what},{}GiB,{ms:.3}", mib / 1024)
             }
             Self::Sleep { what, mib, ms } => writeln!(out, "sleep,{what},{mib}MiB,{ms:.3}"),
+            Self::MultiStream { streams, kernels, first_ns, ns } => {
+                writeln!(
+                    out,
+                    "multi-stream,{allocator},streams={streams} kernels={kernels} first={first_ns:.1},{ns:.1}"
+                )
+            }
+            Self::StreamPool { what, ns } => writeln!(out, "stream-pool,{what},{ns:.1}"),
+            Self::Priming { initial_mib, made_ms, first_ns, again_ns } => writeln!(
+                out,
+                "priming,cuda-async,initial={initial_mib}MiB made={made_ms:.3}ms first={first_ns:.1},{again_ns:.1}"
+            ),
+            Self::Vectors { what, elements, ns } => {
+                writeln!(out, "vectors,{allocator},{what} elements={elements},{ns:.1}")
+            }
             Self::Host { operation, ns } => writeln!(out, "host,{operation},{ns:.1}"),
             Self::Layers { over, stack, ns, added_ns } => {
                 writeln!(out, "layers,{over},{stack},{ns:.1} ns,{added_ns:+.1}")
@@ -273,6 +310,19 @@ mod tests {
             ),
             (Figure::Sleep { what: "alluvion", mib: 8192, ms: 300.04 }, "sleep,alluvion,8GiB,300.040"),
             (Figure::Sleep { what: "copies", mib: 64, ms: 2.5 }, "sleep,copies,64MiB,2.500"),
+            (
+                Figure::MultiStream { streams: 4, kernels: 8, first_ns: 2000.0, ns: 40.04 },
+                "multi-stream,alluvion_pool,streams=4 kernels=8 first=2000.0,40.0",
+            ),
+            (Figure::StreamPool { what: "next of a pool", ns: 2.0 }, "stream-pool,next of a pool,2.0"),
+            (
+                Figure::Priming { initial_mib: 100, made_ms: 1.5, first_ns: 800.0, again_ns: 700.04 },
+                "priming,cuda-async,initial=100MiB made=1.500ms first=800.0,700.0",
+            ),
+            (
+                Figure::Vectors { what: "made and dropped", elements: 10_000, ns: 300.04 },
+                "vectors,alluvion_pool,made and dropped elements=10000,300.0",
+            ),
             (Figure::Host { operation: "mimalloc pair 64 B", ns: 5.0 }, "host,mimalloc pair 64 B,5.0"),
             (
                 Figure::Layers { over: "null", stack: "stats", ns: 9.04, added_ns: 3.96 },

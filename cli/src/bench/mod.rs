@@ -12,15 +12,19 @@ mod likeness;
 mod made_up;
 #[cfg(feature = "mimalloc")]
 mod mimalloc;
+mod multi_stream;
 mod options;
 mod pair;
+mod priming;
 mod random;
 mod replay;
 mod rmm_pool;
 mod sleep;
 mod stack;
+mod stream_pool;
 mod threads;
 mod turns;
+mod vectors;
 
 use std::path::PathBuf;
 
@@ -48,6 +52,7 @@ Examples:
   alluvion bench pair --driver null --quick
   alluvion bench threads --stack pool --stack cuda-async
   alluvion bench replay traces/*.csv.gz --json
+  alluvion bench random --numallocs 1000 --maxsize 4 --resource arena     RMM's own flags
   alluvion bench layers --threads 8
   alluvion bench footprint --workloads 100
   alluvion bench sleep --mib 8192
@@ -70,7 +75,34 @@ enum Workload {
     /// null beside 100000: ns for each pair
     Pair(Options),
     /// Runs RMM's random allocations and frees on one stream: ms for the whole run
-    Random(Options),
+    Random {
+        /// How many allocations; 1000, 10000 and 100000 without
+        #[arg(long, short = 'n', alias = "numallocs", value_parser = clap::value_parser!(u32).range(1..))]
+        allocations: Option<u32>,
+        /// The largest one in MiB; 1 to 4096 without
+        #[arg(long, short = 'm', alias = "maxsize", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+        max_mib: Option<u32>,
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Takes an integer for each of 4 and 8 pieces of work, on 1 to 4 streams in turn, and gives it back: ns for each, the first
+    /// time and on average
+    MultiStream {
+        /// How many pieces of work
+        #[arg(long, short = 'k', alias = "numkernels", value_parser = clap::value_parser!(u16).range(1..))]
+        kernels: Option<u16>,
+        /// On how many streams
+        #[arg(long, short = 's', alias = "numstreams", value_parser = clap::value_parser!(u16).range(1..))]
+        streams: Option<u16>,
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Makes vectors of 10000 to 1000000000 integers, and copies them: ns for each, over a pool and over a pool of the driver
+    Vectors(WithoutStack),
+    /// Takes streams of a pool, and makes and destroys them: ns for each
+    StreamPool(WithoutStack),
+    /// Takes 100 MiB of a pool of the driver, which had it before or has to get it: ns for each MiB, the first time and again
+    Priming(WithoutStack),
     /// Runs 1 to 16 threads with a stream each and 32 to 64 live blocks of 256 B to 1 MiB: million operations per second
     Threads(Options),
     /// Allocates and frees 1 MiB on one stream, then on another: ns for each round of four calls
@@ -80,8 +112,11 @@ enum Workload {
     /// Plays a log in RMM's format: ns for each event, and peak reserved over peak live bytes
     Replay {
         /// Logs in RMM's format, .csv or .csv.gz
-        #[arg(required = true)]
+        #[arg(required_unless_present = "files")]
         traces: Vec<PathBuf>,
+        /// The same, as RMM's program takes one
+        #[arg(long = "file", short = 'f', value_name = "TRACE")]
+        files: Vec<PathBuf>,
         #[command(flatten)]
         options: Options,
     },
@@ -146,10 +181,25 @@ enum Workload {
     },
 }
 
+/// What a workload can be told that is about no stack.
+#[derive(Args)]
+struct WithoutStack {
+    /// Where blocks come from: cuda, or a simulated GPU
+    #[arg(long, value_enum, default_value_t = Driver::Auto)]
+    driver: Driver,
+    /// Prints one JSON object for each figure
+    #[arg(long)]
+    json: bool,
+    /// Does a small part of the work, to show that it runs; the figures mean little
+    #[arg(long)]
+    quick: bool,
+}
+
 /// What is measured on a resource.
 pub(crate) enum Job {
     Pair,
-    Random,
+    Random(random::Shape),
+    MultiStream(multi_stream::Shape),
     Threads,
     Cross,
     Turns,
@@ -160,14 +210,28 @@ impl Bench {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.workload {
             Workload::Pair(options) => measure(&[Job::Pair], &options),
-            Workload::Random(options) => measure(&[Job::Random], &options),
+            Workload::Random { allocations, max_mib, options } => {
+                let [allocations, max_mib] = [allocations, max_mib].map(|number| number.map(|n| n as usize));
+                measure(&[Job::Random(random::Shape { allocations, max_mib })], &options)
+            }
+            Workload::MultiStream { kernels, streams, options } => {
+                let either = |number: Option<u16>, all: &[usize]| {
+                    number.map_or_else(|| all.to_vec(), |number| vec![usize::from(number)])
+                };
+                let (kernels, streams) = (either(kernels, &[4, 8]), either(streams, &[1, 2, 4]));
+                measure(&[Job::MultiStream(multi_stream::Shape { kernels, streams })], &options)
+            }
+            Workload::Vectors(given) => vectors::run(given.driver, given.quick, given.json),
+            Workload::StreamPool(given) => stream_pool::run(given.driver, given.quick, given.json),
+            Workload::Priming(given) => priming::run(given.driver, given.quick, given.json),
             Workload::Threads(options) => measure(&[Job::Threads], &options),
             Workload::Cross(options) => measure(&[Job::Cross], &options),
             Workload::Turns(options) => measure(&[Job::Turns], &options),
-            Workload::Replay { traces, options } => {
+            Workload::Replay { traces, files, options } => {
                 // All are read before the first is measured: the last may be malformed.
                 let jobs = traces
                     .iter()
+                    .chain(&files)
                     .map(|path| Ok(Job::Replay(Box::new(Replayed::open(path)?))))
                     .collect::<Result<Vec<_>, Failure>>()?;
                 measure(&jobs, &options)

@@ -10,7 +10,7 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value_t = Driver::Auto)]
     pub(crate) driver: Driver,
     /// The stack to measure; several are measured one after the other in one process
-    #[arg(long = "stack", value_name = "STACK", default_value = "pool")]
+    #[arg(long = "stack", short = 'r', alias = "resource", value_name = "STACK", default_value = "pool")]
     pub(crate) stacks: Vec<String>,
     /// Prints one JSON object for each figure
     #[arg(long)]

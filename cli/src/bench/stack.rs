@@ -7,7 +7,7 @@ use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig
 use alluvion::{Device, Error, Pool, PoolConfig, Resource};
 
 use super::figure::Report;
-use super::{Job, cross, pair, random, threads, turns};
+use super::{Job, cross, multi_stream, pair, random, threads, turns};
 use crate::counted::Counted;
 use crate::failure::Failure;
 use crate::null_pages::NullPages;
@@ -214,7 +214,8 @@ fn measure<S: Stack<U>, U: Source>(
     let bench = Subject::<S, U> { rig, quick, _stack: PhantomData };
     match job {
         Job::Pair => pair::run(&bench, report),
-        Job::Random => random::run(&bench, report),
+        Job::Random(shape) => random::run(shape, &bench, report),
+        Job::MultiStream(shape) => multi_stream::run(shape, &bench, report),
         Job::Threads => threads::run(&bench, report),
         Job::Cross => cross::run(&bench, report),
         Job::Turns => turns::run(&bench, report),
