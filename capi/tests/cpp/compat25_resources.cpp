@@ -10,6 +10,7 @@
 #include <rmm/mr/device/cuda_async_managed_memory_resource.hpp>
 #include <rmm/mr/device/failure_callback_resource_adaptor.hpp>
 #include <rmm/mr/device/fixed_size_memory_resource.hpp>
+#include <rmm/mr/device/is_resource_adaptor.hpp>
 #include <rmm/mr/device/limiting_resource_adaptor.hpp>
 #include <rmm/mr/device/logging_resource_adaptor.hpp>
 #include <rmm/mr/device/managed_memory_resource.hpp>
@@ -87,7 +88,8 @@ void sources() {
     mr::cuda_memory_resource cuda;
     mr::device_memory_resource *const base = &cuda;
     EXPECT(cuda == mr::cuda_memory_resource{} && base->is_equal(mr::cuda_memory_resource{}));
-    EXPECT(base->supports_streams() && !base->supports_get_mem_info());
+    EXPECT(base->supports_streams() && base->supports_get_mem_info());
+    EXPECT(base->get_mem_info(on_default) == rmm::available_device_memory());
     void *block = base->allocate(1000);
     EXPECT(block != nullptr && rmm::is_pointer_aligned(block));
     base->deallocate(block, 1000);
@@ -300,6 +302,80 @@ void kept() {
     EXPECT(both->is_equal(*both));
 }
 
+/// What goes too early, and what must not matter then.
+void what_goes_first() {
+    test::sim sim(2);
+    // A handle is kept, also one that is no temporary, and one that a resource has.
+    std::optional<rmm::device_buffer> buffer;
+    std::optional<mr::statistics_resource_adaptor<mr::device_memory_resource>> counted;
+    {
+        alluvion::resource handle("stats | cuda");
+        buffer.emplace(1000, on_default, handle);
+        counted.emplace(handle);
+        mr::cuda_memory_resource cuda;
+        mr::pool_memory_resource pool{&cuda, mib};
+        rmm::device_async_resource_ref const same{pool.handle()};
+        EXPECT(same.native_handle() != nullptr);
+    }
+    rmm::device_buffer other(100, on_default, &*counted);
+    buffer.reset();
+    // A pointer to what nobody else has is one to set again.
+    mr::set_current_device_resource_ref(alluvion::resource("stats | cuda"));
+    mr::cuda_memory_resource cuda;
+    mr::device_memory_resource *const before = mr::set_current_device_resource(&cuda);
+    EXPECT(mr::set_current_device_resource(before) == &cuda && mr::get_current_device_resource() == before);
+    EXPECT(mr::reset_current_device_resource() == before);
+    // A pool that is current gives its memory back when it goes, and not to an upstream that has gone.
+    mr::device_memory_resource *const first = mr::get_current_device_resource();
+    counting mine;
+    {
+        mr::pool_memory_resource<counting> pool{&mine, mib};
+        mr::set_current_device_resource(&pool);
+        rmm::device_buffer of_it(1000, on_default);
+        EXPECT(mine.out == 1);
+    }
+    EXPECT(mine.out == 0 && mr::get_current_device_resource() == first);
+    // A reference means the device that is current where it is used.
+    rmm::device_async_resource_ref const everywhere{cuda};
+    rmm::cuda_set_device_raii const there(rmm::cuda_device_id{1});
+    rmm::device_buffer on_second(1000, on_default, everywhere);
+    rmm::device_buffer beside(1000, on_default, &cuda);
+    EXPECT(cuda.handle().device() == 1 && on_second.memory_resource().native_handle() == beside.memory_resource().native_handle());
+}
+
+/// What a class does that its handle does not, and what a reference can.
+void more_than_a_handle() {
+    test::sim sim;
+    mr::cuda_memory_resource cuda;
+    int asked = 0;
+    auto const ask = [](std::size_t, void *count) { return ++*static_cast<int *>(count) % 2 == 1; };
+    mr::callback_memory_resource refuses([](std::size_t, rmm::cuda_stream_view, void *) -> void * { throw rmm::bad_alloc("no"); },
+                                         [](void *, std::size_t, rmm::cuda_stream_view, void *) {});
+    mr::failure_callback_resource_adaptor<mr::callback_memory_resource, rmm::bad_alloc> asks{&refuses, ask, &asked};
+    EXPECT(test::throws<rmm::bad_alloc>([&] { rmm::device_buffer none(100, on_default, &asks); }) && asked == 2);
+    mr::statistics_resource_adaptor above{&asks};
+    EXPECT(test::throws<rmm::bad_alloc>([&] { static_cast<void>(above.allocate(100)); }) && asked == 4);
+
+    rmm::device_uvector<int> const constant(10, on_default, &cuda);
+    rmm::device_uvector<int> const copy(constant, on_default, constant.memory_resource());
+    EXPECT(copy.memory_resource() == &cuda);
+    rmm::device_async_resource_ref reference{cuda};
+    mr::binning_memory_resource<mr::cuda_memory_resource> bins{&cuda};
+    bins.add_bin(mib, reference);
+    rmm::device_async_resource_ref const moved = std::move(reference);
+    void *const block = reference.allocate_sync(100);
+    reference.deallocate_sync(block, 100);
+    EXPECT(moved == reference);
+    mr::pool_memory_resource pool{&cuda, mib};
+    mr::statistics_resource_adaptor counted{&pool};
+    EXPECT(counted.supports_get_mem_info() && counted.get_mem_info(on_default) == cuda.get_mem_info(on_default));
+    std::vector<mr::statistics_resource_adaptor<mr::pool_memory_resource<mr::cuda_memory_resource>>> several;
+    several.emplace_back(&pool);
+    several.emplace_back(&pool);
+    EXPECT(several.back() == counted && !mr::is_resource_adaptor<mr::cuda_memory_resource> &&
+           mr::is_resource_adaptor<mr::pool_memory_resource<mr::cuda_memory_resource>>);
+}
+
 void allocators_and_host() {
     test::sim sim;
     rmm::cuda_stream stream;
@@ -375,6 +451,8 @@ int main() {
     of_the_program();
     current();
     kept();
+    what_goes_first();
+    more_than_a_handle();
     allocators_and_host();
     return test::failures == 0 ? 0 : 1;
 }

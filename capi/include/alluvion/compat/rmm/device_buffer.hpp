@@ -76,7 +76,7 @@ public:
 
     explicit device_buffer(std::size_t size, std::size_t alignment, cuda_stream_view stream,
                            detail::any_resource mr = detail::current_resource())
-        : alignment_(alignment), stream_(stream), mr_(std::move(mr)) {
+        : alignment_(alignment), stream_(stream), mr_(detail::here(std::move(mr))) {
         if (!is_supported_alignment(alignment)) {
             throw invalid_argument("the alignment of a buffer is not a power of two");
         }
@@ -175,6 +175,12 @@ public:
         require();
         return device_async_resource_ref{*mr_};
     }
+#if ALLUVION_COMPAT_RMM_BY_POINTER
+    [[nodiscard]] device_async_resource_ref memory_resource() const {
+        require();
+        return *mr_;
+    }
+#endif
 
 private:
     template <class>

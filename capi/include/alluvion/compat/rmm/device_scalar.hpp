@@ -69,6 +69,9 @@ public:
     [[nodiscard]] cuda_stream_view stream() const noexcept { return storage_.stream(); }
     void set_stream(cuda_stream_view stream) noexcept { storage_.set_stream(stream); }
     [[nodiscard]] device_async_resource_ref memory_resource() { return storage_.memory_resource(); }
+#if ALLUVION_COMPAT_RMM_BY_POINTER
+    [[nodiscard]] device_async_resource_ref memory_resource() const { return storage_.memory_resource(); }
+#endif
 
 private:
     device_uvector<T> storage_;

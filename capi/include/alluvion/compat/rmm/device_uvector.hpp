@@ -142,6 +142,9 @@ public:
 #endif
 
     [[nodiscard]] device_async_resource_ref memory_resource() { return storage_.memory_resource(); }
+#if ALLUVION_COMPAT_RMM_BY_POINTER
+    [[nodiscard]] device_async_resource_ref memory_resource() const { return storage_.memory_resource(); }
+#endif
     [[nodiscard]] cuda_stream_view stream() const noexcept { return storage_.stream(); }
     void set_stream(cuda_stream_view stream) noexcept { storage_.set_stream(stream); }
 

@@ -45,4 +45,8 @@ device_async_resource_ref to_device_async_resource_ref_checked(Resource *resourc
 
 ALLUVION_COMPAT_RMM_END
 
+#if ALLUVION_COMPAT_RMM_BY_POINTER
+#include "detail/current_by_pointer.hpp"
+#endif
+
 #endif

@@ -61,6 +61,7 @@ class exec_policy : public ::alluvion::basic_exec_policy<detail::allocation> {
 public:
     explicit exec_policy(::alluvion::stream_view stream = {}) : basic_exec_policy(stream) {}
     exec_policy *operator->() noexcept { return this; }
+    exec_policy const *operator->() const noexcept { return this; }
 };
 
 } // namespace first_rmm

@@ -13,6 +13,7 @@ class exec_policy : public ::alluvion::basic_exec_policy<detail::allocation> {
 public:
     using ::alluvion::basic_exec_policy<detail::allocation>::basic_exec_policy;
     exec_policy *operator->() noexcept { return this; }
+    exec_policy const *operator->() const noexcept { return this; }
 };
 
 /// The same, and algorithms that answer nothing do not wait.

@@ -18,24 +18,29 @@
 #if ALLUVION_COMPAT_RMM_BY_POINTER
 
 ALLUVION_COMPAT_RMM_BEGIN
+namespace mr {
+class device_memory_resource;
+} // namespace mr
 namespace detail {
 class by_pointer;
 template <class>
 class object_of;
 template <class>
 class object_of_each_device;
+inline void forget_object(mr::device_memory_resource const &object) noexcept;
 } // namespace detail
 namespace mr {
 
 /// The base of every resource: the program's derive from it, and ours do. It frees what it allocated, and outlives all that points to it.
-class device_memory_resource {
+class ALLUVION_VISIBLE device_memory_resource {
 public:
     device_memory_resource() = default;
     device_memory_resource(device_memory_resource const &) = default;
     device_memory_resource(device_memory_resource &&) noexcept = default;
     device_memory_resource &operator=(device_memory_resource const &) = default;
     device_memory_resource &operator=(device_memory_resource &&) noexcept = default;
-    virtual ~device_memory_resource() = default;
+    /// A device whose current resource it is goes back to its first one.
+    virtual ~device_memory_resource() { ::rmm::detail::forget_object(*this); }
 
     [[nodiscard]] void *allocate(std::size_t bytes, cuda_stream_view stream = cuda_stream_view{}) {
         return do_allocate(bytes, stream);
@@ -61,6 +66,22 @@ public:
         do_deallocate(block, bytes, stream);
     }
     void deallocate_async(void *block, std::size_t bytes, cuda_stream_view stream) { do_deallocate(block, bytes, stream); }
+
+    // With those of CCCL 3.1 and RMM 25.10.
+
+    [[nodiscard]] void *allocate(cuda_stream_view stream, std::size_t bytes, std::size_t alignment = CUDA_ALLOCATION_ALIGNMENT) {
+        return allocate_async(bytes, alignment, stream);
+    }
+    void deallocate(cuda_stream_view stream, void *block, std::size_t bytes,
+                    [[maybe_unused]] std::size_t alignment = CUDA_ALLOCATION_ALIGNMENT) noexcept {
+        do_deallocate(block, bytes, stream);
+    }
+    [[nodiscard]] void *allocate_sync(std::size_t bytes, std::size_t alignment = CUDA_ALLOCATION_ALIGNMENT) {
+        return allocate_async(bytes, alignment, cuda_stream_view{});
+    }
+    void deallocate_sync(void *block, std::size_t bytes, [[maybe_unused]] std::size_t alignment = CUDA_ALLOCATION_ALIGNMENT) noexcept {
+        do_deallocate(block, bytes, cuda_stream_view{});
+    }
 
     [[nodiscard]] bool operator==(device_memory_resource const &other) const noexcept { return do_is_equal(other); }
     [[nodiscard]] bool operator!=(device_memory_resource const &other) const noexcept { return !do_is_equal(other); }
@@ -90,10 +111,17 @@ private:
 
     /// The handle in a resource of ours, on the current device; null in one of the program's.
     [[nodiscard]] virtual alv_resource *alluvion_handle() const { return nullptr; }
+
+    /// Whether it is a layer, whose equality is its own.
+    [[nodiscard]] virtual bool alluvion_is_layer() const noexcept { return false; }
 };
 
 } // namespace mr
 namespace detail {
+
+/// Whether a class with a handle does more than the handle: then the object is asked, and not the handle in it.
+template <class Handle>
+inline constexpr bool is_more_than_its_handle = false;
 
 /// A resource of ours: an object with a handle, which others point to.
 template <class Handle>
@@ -110,7 +138,7 @@ protected:
 
     [[nodiscard]] static bool is_same(resource const &handle, mr::device_memory_resource const &other) noexcept {
         try {
-            alv_resource *const theirs = other.alluvion_handle();
+            alv_resource *const theirs = other.alluvion_is_layer() ? nullptr : other.alluvion_handle();
             return theirs != nullptr && alv_resource_equal(handle.native_handle(), theirs);
         } catch (...) {
             return false;
@@ -130,7 +158,9 @@ private:
     [[nodiscard]] bool do_is_equal(mr::device_memory_resource const &other) const noexcept override {
         return is_same(handle_, other);
     }
-    [[nodiscard]] alv_resource *alluvion_handle() const noexcept final { return handle_.native_handle(); }
+    [[nodiscard]] alv_resource *alluvion_handle() const noexcept final {
+        return is_more_than_its_handle<Handle> ? nullptr : handle_.native_handle();
+    }
 };
 
 /// A source that allocates on whatever device is current, as RMM's do that have no state: it has a handle for each device that it met. All
@@ -146,6 +176,8 @@ public:
         return found == by_device_.end() ? by_device_.try_emplace(device).first->second : found->second;
     }
 
+    [[nodiscard]] bool supports_get_mem_info() const noexcept final { return true; }
+
 protected:
     object_of_each_device() = default;
     object_of_each_device(object_of_each_device const &) noexcept : mr::device_memory_resource() {}
@@ -153,19 +185,36 @@ protected:
 
 private:
     void *do_allocate(std::size_t bytes, cuda_stream_view stream) final { return handle().allocate(stream, bytes); }
-    void do_deallocate(void *block, std::size_t bytes, cuda_stream_view stream) final { handle().deallocate(stream, block, bytes); }
+    void do_deallocate(void *block, std::size_t bytes, cuda_stream_view stream) final {
+        of_free().deallocate(stream, block, bytes);
+    }
+    /// The handle for a block that goes back: of the only device there was, or of the current one.
+    [[nodiscard]] Handle const &of_free() const {
+        {
+            std::lock_guard<std::mutex> const held(lock_);
+            if (by_device_.size() == 1) {
+                return by_device_.begin()->second;
+            }
+        }
+        return handle();
+    }
     [[nodiscard]] bool do_is_equal(mr::device_memory_resource const &other) const noexcept final {
         if (dynamic_cast<object_of_each_device const *>(&other) != nullptr) {
             return true;
         }
         try {
-            alv_resource *const theirs = other.alluvion_handle();
+            alv_resource *const theirs = other.alluvion_is_layer() ? nullptr : other.alluvion_handle();
             return theirs != nullptr && alv_resource_equal(handle().native_handle(), theirs);
         } catch (...) {
             return false;
         }
     }
     [[nodiscard]] alv_resource *alluvion_handle() const final { return handle().native_handle(); }
+    [[nodiscard]] std::pair<std::size_t, std::size_t> do_get_mem_info(cuda_stream_view) const final {
+        std::pair<std::size_t, std::size_t> bytes{0, 0};
+        check(alv_memory_info(handle().native_handle(), &bytes.first, &bytes.second));
+        return bytes;
+    }
 
     mutable std::mutex lock_;
     // References stay.
@@ -178,51 +227,94 @@ public:
     explicit object_of_handle(resource handle) : object_of(of{}, std::move(handle)) {}
 };
 
-/// What is called as CCCL called resources in RMM 23.12 to 25.12, and is no `device_memory_resource`: pointed to, as by a reference of CCCL's.
+/// Whether a type is a reference of CCCL's itself, and goes by value.
+template <class Other>
+inline constexpr bool is_reference_of_cccl = false;
+#if ALLUVION_CCCL >= 3001000
+template <class... Properties>
+inline constexpr bool is_reference_of_cccl<::cuda::mr::resource_ref<Properties...>> = true;
+#elif ALLUVION_CCCL
+template <::cuda::mr::_AllocType Kind, class... Properties>
+inline constexpr bool is_reference_of_cccl<::cuda::mr::basic_resource_ref<Kind, Properties...>> = true;
+#endif
+
+// Which types are handles, and what derives from them: those are kept, and not pointed to.
+template <class Errors, bool Access>
+std::true_type handle_or_not(::alluvion::basic_resource<Errors, Access> const *);
+std::false_type handle_or_not(void const *);
+
+template <class Other>
+inline constexpr bool is_of_program = !std::is_base_of_v<mr::device_memory_resource, Other> &&
+                                      !std::is_same_v<std::remove_const_t<Other>, by_pointer> &&
+                                      !decltype(handle_or_not(static_cast<Other *>(nullptr)))::value;
+
+template <class Other, class = void>
+inline constexpr bool is_called_with_async = false;
+template <class Other>
+inline constexpr bool is_called_with_async<Other, std::void_t<decltype(std::declval<Other &>().allocate_async(
+                                                      std::size_t{}, std::size_t{}, std::declval<cuda_stream_view>()))>> = true;
+template <class Other, class = void>
+inline constexpr bool is_called_with_stream_first = false;
+template <class Other>
+inline constexpr bool is_called_with_stream_first<Other, std::void_t<decltype(std::declval<Other &>().allocate(
+                                                             std::declval<cuda_stream_view>(), std::size_t{}, std::size_t{}))>> = true;
+
+template <class Other, bool OfProgram = is_of_program<Other>>
+inline constexpr bool is_called_as_resource = false;
+template <class Other>
+inline constexpr bool is_called_as_resource<Other, true> = is_called_with_async<Other> || is_called_with_stream_first<Other>;
+
+/// What is called as CCCL called resources in RMM 23.12 to 25.12, and is no `device_memory_resource`: pointed to, as by a reference of CCCL's,
+/// or such a reference.
 template <class Other>
 class object_of_program final : public mr::device_memory_resource {
 public:
-    explicit object_of_program(Other &other) noexcept : other_(&other) {}
+    explicit object_of_program(Other &other) : other_(held(other)) {}
 
 private:
-    template <class Asked, class = void>
-    struct takes_stream_first : std::false_type {};
-    template <class Asked>
-    struct takes_stream_first<Asked, std::void_t<decltype(std::declval<Asked &>().allocate(std::declval<cuda_stream_view>(), std::size_t{},
-                                                                                           std::size_t{}))>> : std::true_type {};
+    static constexpr bool is_kept = is_reference_of_cccl<std::remove_const_t<Other>>;
+    using kept = std::conditional_t<is_kept, std::remove_const_t<Other>, Other *>;
+    static kept held(Other &other) {
+        if constexpr (is_kept) {
+            return other;
+        } else {
+            return &other;
+        }
+    }
+    static auto &pointed(kept &of) {
+        if constexpr (is_kept) {
+            return of;
+        } else {
+            return *of;
+        }
+    }
 
     void *do_allocate(std::size_t bytes, cuda_stream_view stream) override {
-        if constexpr (takes_stream_first<Other>::value) {
-            return other_->allocate(stream, bytes, CUDA_ALLOCATION_ALIGNMENT);
+        if constexpr (is_called_with_stream_first<Other>) {
+            return pointed(other_).allocate(stream, bytes, CUDA_ALLOCATION_ALIGNMENT);
         } else {
-            return other_->allocate_async(bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
+            return pointed(other_).allocate_async(bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
         }
     }
     void do_deallocate(void *block, std::size_t bytes, cuda_stream_view stream) override {
-        if constexpr (takes_stream_first<Other>::value) {
-            other_->deallocate(stream, block, bytes, CUDA_ALLOCATION_ALIGNMENT);
+        if constexpr (is_called_with_stream_first<Other>) {
+            pointed(other_).deallocate(stream, block, bytes, CUDA_ALLOCATION_ALIGNMENT);
         } else {
-            other_->deallocate_async(block, bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
+            pointed(other_).deallocate_async(block, bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
         }
     }
     [[nodiscard]] bool do_is_equal(mr::device_memory_resource const &other) const noexcept override {
         auto const *const same = dynamic_cast<object_of_program const *>(&other);
-        return same != nullptr && (same->other_ == other_ || *same->other_ == *other_);
+        if constexpr (is_kept) {
+            return same != nullptr && same->other_ == other_;
+        } else {
+            return same != nullptr && (same->other_ == other_ || *same->other_ == *other_);
+        }
     }
 
-    Other *other_;
+    // Not constant: references of CCCL are called as what may be changed.
+    kept other_;
 };
-
-template <class Other, class = void>
-inline constexpr bool is_called_as_resource = false;
-template <class Other>
-inline constexpr bool is_called_as_resource<
-    Other, std::void_t<decltype(std::declval<Other &>().allocate_async(std::size_t{}, std::size_t{}, std::declval<cuda_stream_view>()))>> =
-    !std::is_base_of_v<mr::device_memory_resource, Other>;
-template <>
-inline constexpr bool is_called_as_resource<by_pointer> = false;
-template <>
-inline constexpr bool is_called_as_resource<by_pointer const> = false;
 
 /// A pointer to a resource, in every parameter that takes one, and in what containers keep.
 ///
@@ -233,6 +325,9 @@ public:
     by_pointer(mr::device_memory_resource *to) : by_pointer(required(to), nullptr) {}
     by_pointer(mr::device_memory_resource &to) : by_pointer(&to, nullptr) {}
     by_pointer(std::nullptr_t) = delete;
+    // No moves: a reference may be used after it was moved from.
+    by_pointer(by_pointer const &) = default;
+    by_pointer &operator=(by_pointer const &) = default;
 
     template <class Errors, bool Access>
     by_pointer(::alluvion::basic_resource<Errors, Access> const &handle)
@@ -274,6 +369,12 @@ public:
         deallocate(stream, block, bytes, alignment);
     }
     void deallocate_async(void *block, std::size_t bytes, cuda_stream_view stream) const noexcept { deallocate(stream, block, bytes); }
+    [[nodiscard]] void *allocate_sync(std::size_t bytes, std::size_t alignment = CUDA_ALLOCATION_ALIGNMENT) const {
+        return allocate(cuda_stream_view{}, bytes, alignment);
+    }
+    void deallocate_sync(void *block, std::size_t bytes, std::size_t alignment = CUDA_ALLOCATION_ALIGNMENT) const noexcept {
+        deallocate(cuda_stream_view{}, block, bytes, alignment);
+    }
     [[nodiscard]] void *allocate(std::size_t bytes, std::size_t alignment = CUDA_ALLOCATION_ALIGNMENT) const {
         return allocate(cuda_stream_view{}, bytes, alignment);
     }
@@ -285,6 +386,10 @@ public:
         return first.to_ == second.to_ || first.to_->is_equal(*second.to_);
     }
     friend bool operator!=(by_pointer const &first, by_pointer const &second) noexcept { return !(first == second); }
+#if ALLUVION_CCCL
+    friend void get_property(by_pointer const &, ::cuda::mr::device_accessible) noexcept {}
+#endif
+
     // With a pointer: whether it is that object. Exact, because both sides convert into each other.
     template <class Other, std::enable_if_t<std::is_base_of_v<mr::device_memory_resource, Other>, int> = 0>
     friend bool operator==(by_pointer const &first, Other *second) noexcept {
@@ -305,6 +410,9 @@ public:
 
     /// The same on the device that is current now: a source without a state has a handle for each.
     [[nodiscard]] by_pointer on_current_device() const { return by_pointer(to_, kept_); }
+
+    /// Whether nobody else has the object.
+    [[nodiscard]] bool keeps_object() const noexcept { return kept_ != nullptr; }
 
     /// The handle of a resource of ours; null for one of the program's.
     [[nodiscard]] alv_resource *native_handle() const noexcept { return ours_.native_handle(); }

@@ -24,11 +24,12 @@ struct current_object {
 
 /// The objects of the current resources. The library knows the resources, C programs change them too, and this follows. Never destroyed: a
 /// pointer may be used until the process ends.
-struct current_objects {
+struct ALLUVION_VISIBLE current_objects {
     std::mutex lock;
     std::map<int, current_object> by_device;
-    /// Those of handles that came from elsewhere. They stay, with their handles: somebody may have a pointer, and set it again.
-    std::vector<by_pointer> of_handles;
+    /// Those that nobody else has: of handles that came from elsewhere, and of what is no object. They stay, for somebody may have a pointer,
+    /// and set it again.
+    std::vector<by_pointer> kept;
 
     static current_objects &get() {
         static current_objects *const all = new current_objects;
@@ -50,23 +51,51 @@ struct current_objects {
         std::lock_guard<std::mutex> const held(lock);
         current_object &now = slot(device, before);
         by_pointer const object = now.object;
+        if (!next.empty() && next.front().object.keeps_object()) {
+            kept.push_back(next.front().object);
+        }
         alv_resource *previous = nullptr;
         check(set(&previous));
         before.push_back({object, resource::adopt(previous)});
         if (next.empty()) {
             static_cast<void>(slot(device, before));
         } else {
+            next.front().handle = resource::current(device.value());
             std::swap(now, next.front());
             before.push_back(std::move(next.front()));
         }
         return object;
     }
 
+    /// Has the devices that allocate from an object which goes now allocate from their first resource.
+    void forget(mr::device_memory_resource const &object) noexcept {
+        std::vector<current_object> before;
+        std::vector<resource> handles;
+        std::lock_guard<std::mutex> const held(lock);
+        for (auto found = by_device.begin(); found != by_device.end();) {
+            if (found->second.object != &object) {
+                ++found;
+                continue;
+            }
+            try {
+                alv_resource *previous = nullptr;
+                if (is_same(resource::current(found->first), found->second.handle) &&
+                    alv_reset_current_resource(found->first, &previous) == ALV_OK) {
+                    handles.push_back(resource::adopt(previous));
+                }
+                before.push_back(found->second);
+            } catch (...) {
+                // Without memory for the lists what is kept goes here, under the lock.
+            }
+            found = by_device.erase(found);
+        }
+    }
+
 private:
     current_object &slot(cuda_device_id device, std::vector<current_object> &before) {
         resource now = resource::current(device.value());
         auto const found = by_device.find(device.value());
-        if (found != by_device.end() && found->second.handle == now) {
+        if (found != by_device.end() && is_same(found->second.handle, now)) {
             return found->second;
         }
         current_object next{object_for(now), now};
@@ -78,14 +107,22 @@ private:
     }
 
     by_pointer object_for(resource const &handle) {
-        for (by_pointer const &known : of_handles) {
-            if (alv_resource_equal(known.native_handle(), handle.native_handle())) {
+        for (by_pointer const &known : kept) {
+            if (known.native_handle() != nullptr && is_same(resource::retain(known.native_handle()), handle)) {
                 return known;
             }
         }
-        return of_handles.emplace_back(handle);
+        return kept.emplace_back(handle);
+    }
+
+    /// Whether two handles are of one stack. Those of a stack and of the same with a handler are equal, because each frees blocks of the
+    /// other, and say different things of themselves.
+    static bool is_same(resource const &first, resource const &second) {
+        return first.native_handle() == second.native_handle() || (first == second && first.describe() == second.describe());
     }
 };
+
+inline void forget_object(mr::device_memory_resource const &object) noexcept { current_objects::get().forget(object); }
 
 } // namespace detail
 namespace mr {

@@ -157,7 +157,19 @@ inline resource handle_of(any_resource const &upstream, [[maybe_unused]] blocks 
 #endif
 }
 
+/// What a container keeps of a resource that it was given, on the device that is current.
+#if ALLUVION_COMPAT_RMM_BY_POINTER
+inline any_resource here(any_resource const &given) { return given.on_current_device(); }
+#else
+inline any_resource here(any_resource &&given) { return std::move(given); }
+#endif
+
 } // namespace detail
 ALLUVION_COMPAT_RMM_END
+
+#if ALLUVION_COMPAT_RMM_BY_POINTER
+// Every object tells the list of current ones when it goes.
+#include "../resource_ref.hpp"
+#endif
 
 #endif

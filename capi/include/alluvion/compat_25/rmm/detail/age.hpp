@@ -1,4 +1,4 @@
-// Which age of RMM do these headers follow? 0.17 to 25.12, where a resource is an object that others point to.
+// Which age of RMM do these headers follow? 0.20 to 25.12, where a resource is an object that others point to.
 #ifndef ALLUVION_COMPAT_25_RMM_DETAIL_AGE_HPP
 #define ALLUVION_COMPAT_25_RMM_DETAIL_AGE_HPP
 

@@ -20,15 +20,29 @@ template <class Upstream, class Handle>
 class layer : public object_of<Handle> {
 public:
     layer(layer const &) = delete;
+    layer(layer &&) noexcept = default;
     layer &operator=(layer const &) = delete;
+    layer &operator=(layer &&) noexcept = default;
 
     [[nodiscard]] device_async_resource_ref get_upstream_resource() const noexcept { return upstream_; }
     /// Null if it was put over a reference to another type.
     [[nodiscard]] Upstream *get_upstream() const noexcept {
-        return dynamic_cast<Upstream *>(static_cast<mr::device_memory_resource *>(upstream_));
+        if constexpr (std::is_base_of_v<mr::device_memory_resource, Upstream>) {
+            return given_ != nullptr ? given_ : dynamic_cast<Upstream *>(static_cast<mr::device_memory_resource *>(upstream_));
+        } else {
+            return given_;
+        }
     }
 
+    [[nodiscard]] bool supports_streams() const noexcept override { return upstream_->supports_streams(); }
+    [[nodiscard]] bool supports_get_mem_info() const noexcept override { return upstream_->supports_get_mem_info(); }
+
 protected:
+    template <class... Arguments>
+    explicit layer(Upstream *upstream, Arguments &&...arguments) : layer(by_pointer(upstream), std::forward<Arguments>(arguments)...) {
+        given_ = upstream;
+    }
+
     template <class... Arguments>
     explicit layer(by_pointer const &upstream, Arguments &&...arguments)
         : object_of<Handle>(typename object_of<Handle>::of{}, upstream, std::forward<Arguments>(arguments)...), upstream_(upstream) {}
@@ -43,7 +57,14 @@ private:
         return same != nullptr && same->upstream_ == upstream_;
     }
 
+    [[nodiscard]] std::pair<std::size_t, std::size_t> do_get_mem_info(cuda_stream_view stream) const override {
+        return upstream_->get_mem_info(stream);
+    }
+    [[nodiscard]] bool alluvion_is_layer() const noexcept final { return true; }
+
     by_pointer upstream_;
+    /// What it was put over, if that was a pointer.
+    Upstream *given_ = nullptr;
 };
 
 /// A size that a program gave, or half of the free memory of the current device.

@@ -10,7 +10,11 @@ ALLUVION_COMPAT_RMM_BEGIN
 namespace mr {
 
 /// Page-locked memory of the host that the device reaches.
-class pinned_host_memory_resource final : public ::rmm::detail::object_of_each_device<handles::pinned_host_memory_resource> {};
+class pinned_host_memory_resource final : public ::rmm::detail::object_of_each_device<handles::pinned_host_memory_resource> {
+#if ALLUVION_CCCL
+    friend void get_property(pinned_host_memory_resource const &, ::cuda::mr::host_accessible) noexcept {}
+#endif
+};
 
 } // namespace mr
 ALLUVION_COMPAT_RMM_END

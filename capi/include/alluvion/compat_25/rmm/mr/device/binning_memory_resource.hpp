@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 ALLUVION_COMPAT_RMM_BEGIN
@@ -34,6 +35,11 @@ public:
     /// first request. Where there is a bin of that size, it goes on to serve.
     void add_bin(std::size_t allocation_size, std::optional<device_async_resource_ref> bin_resource = std::nullopt) {
         this->handle_.add_bin(allocation_size, std::move(bin_resource));
+    }
+    /// The same by a reference: which converts to both of the others.
+    template <class Ref, std::enable_if_t<std::is_same_v<Ref, device_async_resource_ref>, int> = 0>
+    void add_bin(std::size_t allocation_size, Ref bin_resource) {
+        add_bin(allocation_size, std::optional<device_async_resource_ref>(std::move(bin_resource)));
     }
     /// The same by a pointer; null is a bin of fixed size.
     void add_bin(std::size_t allocation_size, device_memory_resource *bin_resource) {

@@ -11,6 +11,17 @@
 ALLUVION_COMPAT_RMM_BEGIN
 namespace mr {
 
+} // namespace mr
+namespace detail {
+
+/// It asks about other exceptions than those of memory that ran out, and its handle does not.
+template <class ExceptionType>
+inline constexpr bool is_more_than_its_handle<handles::failure_callback_resource_adaptor<ExceptionType>> =
+    !std::is_same_v<ExceptionType, ::rmm::out_of_memory>;
+
+} // namespace detail
+namespace mr {
+
 /// Asks a function of the program when its upstream is out of memory, and tries again while that answers true. See the class of that name
 /// in `alluvion/compat`.
 template <class Upstream, class ExceptionType = ::rmm::out_of_memory>

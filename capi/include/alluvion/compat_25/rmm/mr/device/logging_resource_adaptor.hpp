@@ -44,8 +44,9 @@ logging_resource_adaptor(device_async_resource_ref, Rest...) -> logging_resource
 
 template <class Upstream>
 logging_resource_adaptor<Upstream> make_logging_adaptor(
-    Upstream *upstream, std::string const &filename = logging_resource_adaptor<Upstream>::get_default_filename()) {
-    return logging_resource_adaptor<Upstream>{upstream, filename};
+    Upstream *upstream, std::string const &filename = logging_resource_adaptor<Upstream>::get_default_filename(),
+    bool auto_flush = false) {
+    return logging_resource_adaptor<Upstream>{upstream, filename, auto_flush};
 }
 
 } // namespace mr
