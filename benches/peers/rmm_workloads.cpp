@@ -70,7 +70,6 @@ static void vectors(char const* name, Make make) {
     std::printf("vectors,%s,made and dropped elements=%zu,%.1f\n", name, elements, ns);
     ns = per_operation(count, [&] {
       rmm::device_uvector<int> first(elements, stream.view(), mr);
-      first.set_element_to_zero_async(0, stream.view());
       rmm::device_uvector<int> second(first, stream.view(), mr);
       rmm::device_uvector<int> third(second, stream.view(), mr);
       stream.synchronize();
@@ -82,7 +81,7 @@ static void vectors(char const* name, Make make) {
 static void stream_pool() {
   rmm::cuda_stream_pool pool;
   void* volatile seen = nullptr;
-  double ns = per_operation(quick ? 1000 : 100000, [&] { seen = pool.get_stream().value(); });
+  double ns = per_operation(quick ? 1000 : 100000, [&] { seen = pool.get_stream().get(); });
   std::printf("stream-pool,next of a pool,%.1f\n", ns);
   ns = per_operation(quick ? 10 : 1000, [&] { rmm::cuda_stream made; seen = made.value(); });
   std::printf("stream-pool,made and destroyed,%.1f\n", ns);
@@ -91,10 +90,10 @@ static void stream_pool() {
 static void priming() {
   std::size_t const bytes = std::size_t{1} << 20;
   std::size_t const blocks = quick ? 10 : 100;
+  rmm::cuda_stream stream;
   for (std::size_t initial : {std::size_t{0}, blocks * bytes}) {
     auto start = wall::now();
     rmm::mr::cuda_async_memory_resource mr{initial};
-    rmm::cuda_stream stream;
     stream.synchronize();
     double made = ns_since(start) / 1e6;
     double rounds[2];

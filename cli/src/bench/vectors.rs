@@ -36,7 +36,7 @@ fn over<R: DeviceAccessible>(
             per_operation(count, || DeviceVec::<i32, &R>::uninit_in(elements, &stream, resource).map(drop))?;
         report.print(&Figure::Vectors { what: "made and dropped", elements, ns })?;
         let ns = per_operation(count, || {
-            let first = DeviceVec::filled_in(elements, 1_i32, &stream, resource)?;
+            let first = DeviceVec::<i32, &R>::uninit_in(elements, &stream, resource)?;
             let second = DeviceVec::from_device_in(first.as_slice(), &stream, resource)?;
             let third = DeviceVec::from_device_in(second.as_slice(), &stream, resource)?;
             drop((first, second, third));
