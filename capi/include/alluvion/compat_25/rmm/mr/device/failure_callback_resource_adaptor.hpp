@@ -6,12 +6,10 @@
 #include "../../../../compat/rmm/mr/failure_callback_resource_adaptor.hpp"
 #include "../../detail/layer.hpp"
 
+#include <type_traits>
 #include <utility>
 
 ALLUVION_COMPAT_RMM_BEGIN
-namespace mr {
-
-} // namespace mr
 namespace detail {
 
 /// It asks about other exceptions than those of memory that ran out, and its handle does not.
