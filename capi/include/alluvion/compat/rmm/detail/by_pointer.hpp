@@ -23,10 +23,6 @@ class device_memory_resource;
 } // namespace mr
 namespace detail {
 class by_pointer;
-template <class>
-class object_of;
-template <class>
-class object_of_each_device;
 inline void forget_object(mr::device_memory_resource const &object) noexcept;
 } // namespace detail
 namespace mr {
@@ -86,7 +82,7 @@ public:
     [[nodiscard]] bool operator==(device_memory_resource const &other) const noexcept { return do_is_equal(other); }
     [[nodiscard]] bool operator!=(device_memory_resource const &other) const noexcept { return !do_is_equal(other); }
 
-    // What resources of RMM 23 and before were asked.
+    // The questions of RMM 23 and before.
 
     [[nodiscard]] virtual bool supports_streams() const noexcept { return true; }
     [[nodiscard]] virtual bool supports_get_mem_info() const noexcept { return false; }
@@ -97,12 +93,19 @@ public:
     friend void get_property(device_memory_resource const &, ::cuda::mr::device_accessible) noexcept {}
 #endif
 
+protected:
+    /// Whether another one is a source of ours that frees the same blocks.
+    [[nodiscard]] bool has_handle_of(device_memory_resource const &other) const noexcept {
+        try {
+            alv_resource *const theirs = other.alluvion_is_layer() ? nullptr : other.alluvion_handle();
+            return theirs != nullptr && alv_resource_equal(alluvion_handle(), theirs);
+        } catch (...) {
+            return false;
+        }
+    }
+
 private:
     friend class ::rmm::detail::by_pointer;
-    template <class>
-    friend class ::rmm::detail::object_of;
-    template <class>
-    friend class ::rmm::detail::object_of_each_device;
 
     virtual void *do_allocate(std::size_t bytes, cuda_stream_view stream) = 0;
     virtual void do_deallocate(void *block, std::size_t bytes, cuda_stream_view stream) = 0;
@@ -136,15 +139,6 @@ protected:
     template <class... Arguments>
     explicit object_of(of, Arguments &&...arguments) : handle_(std::forward<Arguments>(arguments)...) {}
 
-    [[nodiscard]] static bool is_same(resource const &handle, mr::device_memory_resource const &other) noexcept {
-        try {
-            alv_resource *const theirs = other.alluvion_is_layer() ? nullptr : other.alluvion_handle();
-            return theirs != nullptr && alv_resource_equal(handle.native_handle(), theirs);
-        } catch (...) {
-            return false;
-        }
-    }
-
     // Not constant: bins and counters change.
     Handle handle_;
 
@@ -156,7 +150,7 @@ private:
         handle_.deallocate(stream, block, bytes);
     }
     [[nodiscard]] bool do_is_equal(mr::device_memory_resource const &other) const noexcept override {
-        return is_same(handle_, other);
+        return has_handle_of(other);
     }
     [[nodiscard]] alv_resource *alluvion_handle() const noexcept final {
         return is_more_than_its_handle<Handle> ? nullptr : handle_.native_handle();
@@ -202,12 +196,7 @@ private:
         if (dynamic_cast<object_of_each_device const *>(&other) != nullptr) {
             return true;
         }
-        try {
-            alv_resource *const theirs = other.alluvion_is_layer() ? nullptr : other.alluvion_handle();
-            return theirs != nullptr && alv_resource_equal(handle().native_handle(), theirs);
-        } catch (...) {
-            return false;
-        }
+        return has_handle_of(other);
     }
     [[nodiscard]] alv_resource *alluvion_handle() const final { return handle().native_handle(); }
     [[nodiscard]] std::pair<std::size_t, std::size_t> do_get_mem_info(cuda_stream_view) const final {
@@ -253,19 +242,13 @@ inline constexpr bool is_called_with_async = false;
 template <class Other>
 inline constexpr bool is_called_with_async<Other, std::void_t<decltype(std::declval<Other &>().allocate_async(
                                                       std::size_t{}, std::size_t{}, std::declval<cuda_stream_view>()))>> = true;
-template <class Other, class = void>
-inline constexpr bool is_called_with_stream_first = false;
-template <class Other>
-inline constexpr bool is_called_with_stream_first<Other, std::void_t<decltype(std::declval<Other &>().allocate(
-                                                             std::declval<cuda_stream_view>(), std::size_t{}, std::size_t{}))>> = true;
-
 template <class Other, bool OfProgram = is_of_program<Other>>
 inline constexpr bool is_called_as_resource = false;
 template <class Other>
-inline constexpr bool is_called_as_resource<Other, true> = is_called_with_async<Other> || is_called_with_stream_first<Other>;
+inline constexpr bool is_called_as_resource<Other, true> = is_called_with_async<Other> || ::alluvion::callback::takes_stream_first<Other>;
 
-/// What is called as CCCL called resources in RMM 23.12 to 25.12, and is no `device_memory_resource`: pointed to, as by a reference of CCCL's,
-/// or such a reference.
+/// A resource of the program's that is called as CCCL called resources in RMM 23.12 to 25.12, and is no `device_memory_resource`: pointed to,
+/// as by a reference of CCCL's, or such a reference.
 template <class Other>
 class object_of_program final : public mr::device_memory_resource {
 public:
@@ -290,14 +273,14 @@ private:
     }
 
     void *do_allocate(std::size_t bytes, cuda_stream_view stream) override {
-        if constexpr (is_called_with_stream_first<Other>) {
+        if constexpr (::alluvion::callback::takes_stream_first<Other>) {
             return pointed(other_).allocate(stream, bytes, CUDA_ALLOCATION_ALIGNMENT);
         } else {
             return pointed(other_).allocate_async(bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
         }
     }
     void do_deallocate(void *block, std::size_t bytes, cuda_stream_view stream) override {
-        if constexpr (is_called_with_stream_first<Other>) {
+        if constexpr (::alluvion::callback::takes_stream_first<Other>) {
             pointed(other_).deallocate(stream, block, bytes, CUDA_ALLOCATION_ALIGNMENT);
         } else {
             pointed(other_).deallocate_async(block, bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
@@ -318,7 +301,7 @@ private:
 
 /// A pointer to a resource, in every parameter that takes one, and in what containers keep.
 ///
-/// It does not keep the object, which must outlive it, as in RMM. Of a resource of ours it keeps the handle: blocks go back also after the
+/// The pointer does not keep the object, which must outlive it, as in RMM. Of a resource of ours it keeps the handle: blocks go back also after the
 /// object has gone.
 class by_pointer {
 public:

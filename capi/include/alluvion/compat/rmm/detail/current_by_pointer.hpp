@@ -36,7 +36,7 @@ struct ALLUVION_VISIBLE current_objects {
         return *all;
     }
 
-    /// What a device allocates from, while nobody changes it.
+    /// The resource that a device allocates from, while nobody changes it.
     by_pointer of(cuda_device_id device) {
         std::vector<current_object> before;
         std::lock_guard<std::mutex> const held(lock);

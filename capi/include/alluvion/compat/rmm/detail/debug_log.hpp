@@ -18,13 +18,13 @@
 ALLUVION_COMPAT_RMM_BEGIN
 namespace detail {
 
+/// The numbers are those of spdlog and of rapids-logger.
+enum debug_level : int { trace, debug, info, warn, err, error = err, critical, off };
+
 /// Lines in the file that `RMM_DEBUG_LOG_FILE` names, or else `rmm_log.txt` in the working directory, which is opened, and emptied, at the
 /// first line. One for the process, which is never destroyed: resources log until the end. What cannot be written is lost.
 class debug_log {
 public:
-    /// The numbers are those of spdlog and of rapids-logger.
-    enum level : int { trace, debug, info, warn, err, error = err, critical, off };
-
     [[nodiscard]] static debug_log &get() noexcept {
         static debug_log *const log = new debug_log;
         return *log;
@@ -35,23 +35,30 @@ public:
     void set_level(Level least) noexcept {
         least_.store(static_cast<int>(least), std::memory_order_relaxed);
     }
-    [[nodiscard]] level get_level() const noexcept { return static_cast<level>(least_.load(std::memory_order_relaxed)); }
+    [[nodiscard]] debug_level level() const noexcept { return static_cast<debug_level>(least_.load(std::memory_order_relaxed)); }
     template <class Level>
     [[nodiscard]] bool should_log(Level of) const noexcept {
         // Relaxed: a message on its way may miss a change.
-        return static_cast<int>(of) >= least_.load(std::memory_order_relaxed) && static_cast<int>(of) < off;
+        return static_cast<int>(of) >= least_.load(std::memory_order_relaxed) && static_cast<int>(of) < debug_level::off;
     }
     /// A line is flushed when it is written.
     void flush() noexcept {}
     template <class Level>
     void flush_on(Level) noexcept {}
 
+    /// Text is written as it is.
     template <class Level>
     void log(Level of, std::string const &text) noexcept {
         if (should_log(of)) {
             write(static_cast<int>(of), text);
         }
     }
+    void trace(std::string const &text) noexcept { log(debug_level::trace, text); }
+    void debug(std::string const &text) noexcept { log(debug_level::debug, text); }
+    void info(std::string const &text) noexcept { log(debug_level::info, text); }
+    void warn(std::string const &text) noexcept { log(debug_level::warn, text); }
+    void error(std::string const &text) noexcept { log(debug_level::error, text); }
+    void critical(std::string const &text) noexcept { log(debug_level::critical, text); }
 
 private:
     debug_log() = default;
@@ -74,7 +81,7 @@ private:
         }
     }
 
-    std::atomic<int> least_{info};
+    std::atomic<int> least_{debug_level::info};
     std::mutex lock_;
     std::FILE *file_ = nullptr;
 };
@@ -83,7 +90,7 @@ private:
 template <class Handle, class Allocate>
 void *logged(Handle const &handle, std::size_t bytes, Allocate const &allocate) {
     auto &log = debug_log::get();
-    bool const watches = log.should_log(debug_log::debug);
+    bool const watches = log.should_log(debug_level::debug);
     auto const reserved = [&] {
         auto const status = watches && handle ? handle.status() : std::nullopt;
         return status ? status->reserved_bytes : 0;
@@ -93,13 +100,13 @@ void *logged(Handle const &handle, std::size_t bytes, Allocate const &allocate) 
         void *const block = allocate();
         if (watches) {
             if (std::size_t const now = reserved(); now > before) {
-                log.log(debug_log::debug, "growth by " + std::to_string(now - before) + " B to " + std::to_string(now) +
+                log.debug("growth by " + std::to_string(now - before) + " B to " + std::to_string(now) +
                                               " B, for a request of " + std::to_string(bytes) + " B");
             }
         }
         return block;
     } catch (std::exception const &failure) {
-        log.log(debug_log::error, "a request of " + std::to_string(bytes) + " B failed: " + failure.what());
+        log.error("a request of " + std::to_string(bytes) + " B failed: " + failure.what());
         throw;
     }
 }

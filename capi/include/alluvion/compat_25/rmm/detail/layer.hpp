@@ -67,6 +67,16 @@ private:
     Upstream *given_ = nullptr;
 };
 
+/// A layer that carves memory up, and frees its own blocks alone.
+template <class Upstream, class Handle>
+class suballocator : public layer<Upstream, Handle> {
+protected:
+    using layer<Upstream, Handle>::layer;
+
+private:
+    [[nodiscard]] bool do_is_equal(mr::device_memory_resource const &other) const noexcept final { return this == &other; }
+};
+
 /// A size that a program gave, or half of the free memory of the current device.
 inline std::size_t half_of_free(std::optional<std::size_t> size) { return size ? *size : percent_of_free_device_memory(50); }
 

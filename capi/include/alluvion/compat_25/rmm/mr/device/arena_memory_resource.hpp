@@ -15,15 +15,12 @@ namespace mr {
 
 /// Takes a fixed amount of its upstream when it is made: half of what is free, or `arena_size` bytes.
 template <class Upstream>
-class arena_memory_resource final : public ::rmm::detail::layer<Upstream, handles::arena_memory_resource> {
-    using base = ::rmm::detail::layer<Upstream, handles::arena_memory_resource>;
+class arena_memory_resource final : public ::rmm::detail::suballocator<Upstream, handles::arena_memory_resource> {
+    using base = ::rmm::detail::suballocator<Upstream, handles::arena_memory_resource>;
 
 public:
     explicit arena_memory_resource(Upstream *upstream, std::optional<std::size_t> arena_size = std::nullopt, bool dump_log_on_failure = false) : base(upstream, arena_size, dump_log_on_failure) {}
     explicit arena_memory_resource(device_async_resource_ref upstream, std::optional<std::size_t> arena_size = std::nullopt, bool dump_log_on_failure = false) : base(std::move(upstream), arena_size, dump_log_on_failure) {}
-
-private:
-    [[nodiscard]] bool do_is_equal(device_memory_resource const &other) const noexcept override { return this == &other; }
 };
 
 template <class Upstream, class... Rest>

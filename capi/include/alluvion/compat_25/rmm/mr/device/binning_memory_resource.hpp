@@ -17,8 +17,8 @@ namespace mr {
 
 /// Serves requests from bins of one size each, and passes those on to its upstream that are larger than every bin.
 template <class Upstream>
-class binning_memory_resource final : public ::rmm::detail::layer<Upstream, handles::binning_memory_resource> {
-    using base = ::rmm::detail::layer<Upstream, handles::binning_memory_resource>;
+class binning_memory_resource final : public ::rmm::detail::suballocator<Upstream, handles::binning_memory_resource> {
+    using base = ::rmm::detail::suballocator<Upstream, handles::binning_memory_resource>;
 
 public:
     /// Without bins: add some before the first request.
@@ -45,9 +45,6 @@ public:
     void add_bin(std::size_t allocation_size, device_memory_resource *bin_resource) {
         add_bin(allocation_size, bin_resource == nullptr ? std::nullopt : std::optional<device_async_resource_ref>(bin_resource));
     }
-
-private:
-    [[nodiscard]] bool do_is_equal(device_memory_resource const &other) const noexcept override { return this == &other; }
 };
 
 template <class Upstream, class... Rest>

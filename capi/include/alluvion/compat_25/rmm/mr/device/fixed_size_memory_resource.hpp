@@ -14,8 +14,8 @@ namespace mr {
 
 /// Serves every request with a block of one size. A larger request is `out_of_memory`.
 template <class Upstream>
-class fixed_size_memory_resource final : public ::rmm::detail::layer<Upstream, handles::fixed_size_memory_resource> {
-    using base = ::rmm::detail::layer<Upstream, handles::fixed_size_memory_resource>;
+class fixed_size_memory_resource final : public ::rmm::detail::suballocator<Upstream, handles::fixed_size_memory_resource> {
+    using base = ::rmm::detail::suballocator<Upstream, handles::fixed_size_memory_resource>;
 
 public:
     static constexpr std::size_t default_block_size = handles::fixed_size_memory_resource::default_block_size;
@@ -25,9 +25,6 @@ public:
     explicit fixed_size_memory_resource(device_async_resource_ref upstream, std::size_t block_size = default_block_size, std::size_t blocks_to_preallocate = default_blocks_to_preallocate) : base(std::move(upstream), block_size, blocks_to_preallocate) {}
 
     [[nodiscard]] std::size_t get_block_size() const noexcept { return this->handle_.get_block_size(); }
-
-private:
-    [[nodiscard]] bool do_is_equal(device_memory_resource const &other) const noexcept override { return this == &other; }
 };
 
 template <class Upstream, class... Rest>

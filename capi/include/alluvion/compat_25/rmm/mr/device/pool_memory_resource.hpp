@@ -15,8 +15,8 @@ namespace mr {
 
 /// Takes memory of its upstream in large pieces, and serves requests of every size from it.
 template <class Upstream>
-class pool_memory_resource final : public ::rmm::detail::layer<Upstream, handles::pool_memory_resource> {
-    using base = ::rmm::detail::layer<Upstream, handles::pool_memory_resource>;
+class pool_memory_resource final : public ::rmm::detail::suballocator<Upstream, handles::pool_memory_resource> {
+    using base = ::rmm::detail::suballocator<Upstream, handles::pool_memory_resource>;
 
 public:
     /// Sizes are multiples of 256, and the first is at most the second. Without the first it is half of what is free.
@@ -25,9 +25,6 @@ public:
 
     /// The bytes that it has taken of its upstream.
     [[nodiscard]] std::size_t pool_size() const { return this->handle_.pool_size(); }
-
-private:
-    [[nodiscard]] bool do_is_equal(device_memory_resource const &other) const noexcept override { return this == &other; }
 };
 
 template <class Upstream, class... Rest>
