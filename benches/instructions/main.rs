@@ -1,4 +1,4 @@
-//! What a call costs in instructions: `instructions CASE ROUNDS` does a case so often, and `ci/instructions` counts twice and takes the
+//! The instructions of a call: `instructions CASE ROUNDS` does a case so often, and `ci/instructions` counts twice and takes the
 //! difference, so that what comes before the rounds counts for nothing.
 //!
 //! Times change with the machine and from second to second; instructions do not. They say nothing about waiting for memory or for a lock.

@@ -1,4 +1,4 @@
-//! What the program measures, too.
+//! The workloads that the program measures, too.
 
 #[path = "../../cli/src/workload/block.rs"]
 mod block;

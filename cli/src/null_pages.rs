@@ -39,8 +39,8 @@ unsafe impl Resource for NullPages {
 
 // SAFETY:
 // - addresses only ever go up, in whole pages, so no two ranges overlap, and none is one of `Null`: 2 to the 59th is 512 PiB.
-// - there is no memory, so that of two pages does not overlap, and no work writes to it, through one address or through two; as that of `Null`, it must not be accessed: the type is not
-//   `DeviceAccessible`.
+// - there is no memory, so that of two pages does not overlap, and no work writes to it, through one address or through two; as that of
+//   `Null`, it must not be accessed: the type is not `DeviceAccessible`.
 unsafe impl Pages for NullPages {
     fn page_bytes(&self) -> usize {
         PAGE

@@ -157,18 +157,11 @@ enum Workload {
     /// Puts a pool over pages to sleep, with its contents in pinned memory of the host, and wakes it: ms for both, beside the copies
     /// alone over the same memory
     Sleep {
-        /// Where blocks come from: cuda, or a simulated GPU, where at most 64 MiB sleep
-        #[arg(long, value_enum, default_value_t = Driver::Auto)]
-        driver: Driver,
-        /// How many MiB sleep
+        /// How many MiB sleep; on a simulated GPU, and with `--quick`, at most 64
         #[arg(long, default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
         mib: u32,
-        /// Prints one JSON object for each figure
-        #[arg(long)]
-        json: bool,
-        /// Runs once, with at most 64 MiB
-        #[arg(long)]
-        quick: bool,
+        #[command(flatten)]
+        given: WithoutStack,
     },
     /// Measures the host's own locks, tables and allocator, to compare with: ns for each operation
     Host {
@@ -215,10 +208,7 @@ impl Bench {
                 measure(&[Job::Random(random::Shape { allocations, max_mib })], &options)
             }
             Workload::MultiStream { kernels, streams, options } => {
-                let either = |number: Option<u16>, all: &[usize]| {
-                    number.map_or_else(|| all.to_vec(), |number| vec![usize::from(number)])
-                };
-                let (kernels, streams) = (either(kernels, &[4, 8]), either(streams, &[1, 2, 4]));
+                let [kernels, streams] = [kernels, streams].map(|number| number.map(usize::from));
                 measure(&[Job::MultiStream(multi_stream::Shape { kernels, streams })], &options)
             }
             Workload::Vectors(given) => vectors::run(given.driver, given.quick, given.json),
@@ -244,7 +234,7 @@ impl Bench {
             Workload::Layers { threads, json, quick } => {
                 layers::run(usize::from(threads), quick, &mut Report::new(json, "null"))
             }
-            Workload::Sleep { driver, mib, json, quick } => sleep::run(driver, mib as usize, quick, json),
+            Workload::Sleep { mib, given } => sleep::run(given.driver, mib as usize, given.quick, given.json),
             Workload::Host { json, quick } => host::run(quick, &mut Report::new(json, "host")),
         }
     }

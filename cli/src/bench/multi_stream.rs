@@ -1,5 +1,6 @@
 //! `multi-stream`: RMM's benchmark of small vectors on several streams.
 
+use std::slice;
 use std::time::Instant;
 
 use alluvion::{Error, Resource, Stream};
@@ -13,10 +14,10 @@ use crate::workload::Block;
 /// Each piece of work has a vector of one integer.
 const BYTES: usize = 4;
 
-/// How many pieces of work on how many streams; RMM's program takes 4 and 8 on 1 to 4.
+/// How many pieces of work on how many streams. Those of RMM's program where it is told nothing: 4 and 8 on 1 to 4.
 pub(crate) struct Shape {
-    pub(crate) kernels: Vec<usize>,
-    pub(crate) streams: Vec<usize>,
+    pub(crate) kernels: Option<usize>,
+    pub(crate) streams: Option<usize>,
 }
 
 /// The kernel of RMM's program is left out: it takes as long over every resource, and hides what is measured.
@@ -25,8 +26,8 @@ pub(super) fn run<S: Stack<U>, U: Source>(
     subject: &Subject<'_, S, U>,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    for &kernels in &shape.kernels {
-        for &streams in &shape.streams {
+    for &kernels in shape.kernels.as_ref().map_or(&[4, 8][..], slice::from_ref) {
+        for &streams in shape.streams.as_ref().map_or(&[1, 2, 4][..], slice::from_ref) {
             let figure = subject.with_resource(0, |resource, _| {
                 let all = (0..streams).map(|_| subject.rig.stream()).collect::<Result<Vec<Stream>, _>>()?;
                 let start = Instant::now();
