@@ -108,6 +108,27 @@ def test_a_python_subclass_has_a_dict(sim):
 
 
 @pytest.mark.parametrize("name", ["CudaMemoryResource", "ManagedMemoryResource", "PinnedHostMemoryResource"])
+def test_a_class_without_arguments_leaves_them_to_an_init_of_a_subclass(sim, name):
+    base = getattr(mr, name)
+
+    class Named(base):
+        def __init__(self, name, size=0):
+            super().__init__()
+            self.name = name
+
+    class Plain(base):
+        pass
+
+    named = Named("mine", size=5)
+    named.deallocate(named.allocate(100), 100)
+    assert named.name == "mine" and Plain() is not None
+    for wrong in (lambda: base(1), lambda: base(size=1), lambda: Plain(1)):
+        with pytest.raises(TypeError, match="takes no arguments, and 1 were given"):
+            wrong()
+    assert sim.leaks() == []
+
+
+@pytest.mark.parametrize("name", ["CudaMemoryResource", "ManagedMemoryResource", "PinnedHostMemoryResource"])
 def test_sources_hand_out_memory(sim, name):
     resource = getattr(mr, name)()
     address = resource.allocate(100)

@@ -10,8 +10,9 @@ use alluvion::{AnyResource, Device, DeviceAccessible, DevicePtr, Error, Layout, 
 use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyTypeError};
 use pyo3::gc::PyVisit;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyTuple, PyType};
 
 use super::{Owner, Tower};
 use crate::error::{During, raise};
@@ -47,6 +48,21 @@ impl From<Owner> for Made {
     fn from(owner: Owner) -> Self {
         Self { owner, pool: None }
     }
+}
+
+/// Refuses arguments of a class that takes none, unless a class that derives from it takes them by an `__init__` of its own.
+/// RMM's classes without arguments do so, too.
+pub(super) fn refuse_arguments(
+    class: &Bound<'_, PyType>,
+    args: &Bound<'_, PyTuple>,
+    kwargs: Option<&Bound<'_, PyDict>>,
+) -> PyResult<()> {
+    let given = args.len() + kwargs.map_or(0, PyDictMethods::len);
+    let init = intern!(class.py(), "__init__");
+    if given == 0 || !class.getattr(init)?.is(class.py().get_type::<PyAny>().getattr(init)?) {
+        return Ok(());
+    }
+    Err(PyTypeError::new_err(format!("{} takes no arguments, and {given} were given", class.name()?)))
 }
 
 /// Makes the stack of a class for a device.

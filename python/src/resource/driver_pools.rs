@@ -7,10 +7,10 @@ use alluvion::source::{CudaAsync, CudaAsyncConfig, CudaAsyncManaged, CudaAsyncVi
 use alluvion::{Device, Error, Layout, Resource};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyInt;
+use pyo3::types::{PyDict, PyInt, PyTuple, PyType};
 
 use super::DeviceMemoryResource;
-use super::base::{Made, leaf_of};
+use super::base::{Made, leaf_of, refuse_arguments};
 use crate::argument::Bytes;
 use crate::error::{During, named, raise};
 use crate::machine;
@@ -128,8 +128,15 @@ pub(crate) struct CudaAsyncManagedMemoryResource;
 #[pymethods]
 impl CudaAsyncManagedMemoryResource {
     #[new]
-    fn new(py: Python<'_>) -> PyResult<PyClassInitializer<Self>> {
-        let base = leaf_of(py, |device| {
+    #[classmethod]
+    #[pyo3(signature = (*args, **kwargs), text_signature = "()")]
+    fn new(
+        cls: &Bound<'_, PyType>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        refuse_arguments(cls, args, kwargs)?;
+        let base = leaf_of(cls.py(), |device| {
             let pool = CudaAsyncManaged::new(device)?;
             let handle = pool.raw_pool();
             Ok(Made::of_pool(pool, handle))

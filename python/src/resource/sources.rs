@@ -3,8 +3,9 @@
 use alluvion::Device;
 use alluvion::source::{Cuda, Managed, Pinned, System, SystemConfig};
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple, PyType};
 
-use super::base::leaf;
+use super::base::{leaf, refuse_arguments};
 use super::{DeviceMemoryResource, Owner};
 use crate::argument::Bytes;
 
@@ -23,9 +24,16 @@ impl CudaMemoryResource {
 #[pymethods]
 impl CudaMemoryResource {
     #[new]
-    fn new() -> PyClassInitializer<Self> {
+    #[classmethod]
+    #[pyo3(signature = (*args, **kwargs), text_signature = "()")]
+    fn new(
+        cls: &Bound<'_, PyType>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        refuse_arguments(cls, args, kwargs)?;
         let base = DeviceMemoryResource::later(|device| Ok(Owner::new(Cuda::new(device)).into()));
-        PyClassInitializer::from(base).add_subclass(Self)
+        Ok(PyClassInitializer::from(base).add_subclass(Self))
     }
 }
 
@@ -36,10 +44,17 @@ pub(crate) struct ManagedMemoryResource;
 #[pymethods]
 impl ManagedMemoryResource {
     #[new]
-    fn new() -> PyClassInitializer<Self> {
+    #[classmethod]
+    #[pyo3(signature = (*args, **kwargs), text_signature = "()")]
+    fn new(
+        cls: &Bound<'_, PyType>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        refuse_arguments(cls, args, kwargs)?;
         // A device without it is told of at the first request, because the constructor of RMM's class never fails.
         let base = DeviceMemoryResource::later(|device| Ok(Owner::new(Managed::new(device)?).into()));
-        PyClassInitializer::from(base).add_subclass(Self)
+        Ok(PyClassInitializer::from(base).add_subclass(Self))
     }
 }
 
@@ -50,9 +65,16 @@ pub(crate) struct PinnedHostMemoryResource;
 #[pymethods]
 impl PinnedHostMemoryResource {
     #[new]
-    fn new() -> PyClassInitializer<Self> {
+    #[classmethod]
+    #[pyo3(signature = (*args, **kwargs), text_signature = "()")]
+    fn new(
+        cls: &Bound<'_, PyType>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        refuse_arguments(cls, args, kwargs)?;
         let base = DeviceMemoryResource::later(|device| Ok(Owner::new(Pinned::new(device)?).into()));
-        PyClassInitializer::from(base).add_subclass(Self)
+        Ok(PyClassInitializer::from(base).add_subclass(Self))
     }
 }
 
@@ -63,8 +85,15 @@ pub(crate) struct SystemMemoryResource;
 #[pymethods]
 impl SystemMemoryResource {
     #[new]
-    fn new(py: Python<'_>) -> PyResult<PyClassInitializer<Self>> {
-        Ok(leaf(py, System::new)?.add_subclass(Self))
+    #[classmethod]
+    #[pyo3(signature = (*args, **kwargs), text_signature = "()")]
+    fn new(
+        cls: &Bound<'_, PyType>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        refuse_arguments(cls, args, kwargs)?;
+        Ok(leaf(cls.py(), System::new)?.add_subclass(Self))
     }
 }
 
