@@ -22,7 +22,7 @@
 //! | `pinned` | Which memory of the host does the device reach? |
 //! | `program` | How does Python run the program `alluvion`? |
 //! | `simulated` | What if there is no GPU? |
-//! | `torch` | What does PyTorch call? |
+//! | `torch`, `cupy` | What do PyTorch and CuPy call? |
 //!
 //! **The interpreter comes last.** No lock of this crate is waited for while a thread is attached to the interpreter, where the
 //! thread that holds the lock may want the interpreter. A call that may wait, enter the driver or run foreign code detaches first.
@@ -38,6 +38,7 @@ mod argument;
 mod block;
 mod buffer;
 mod call_site;
+mod cupy;
 mod current;
 mod debug_log;
 mod dlpack;
@@ -68,6 +69,8 @@ mod _alluvion {
     use crate::buffer::{DeviceBuffer, DeviceView, copy_device_to_ptr, copy_host_to_ptr, copy_ptr_to_host};
     #[pymodule_export]
     use crate::call_site::set_stack_depth;
+    #[pymodule_export]
+    use crate::cupy::rmm_cupy_allocator;
     #[pymodule_export]
     use crate::current::{current_resource, known_devices, reset_current_resource, set_current_resource};
     #[pymodule_export]

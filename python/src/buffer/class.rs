@@ -79,6 +79,17 @@ impl DeviceBuffer {
         Ok(Self::over(Some(memory), size, stream, Some(mr)))
     }
 
+    /// A buffer of the current resource of the current device, and the number of the device.
+    pub(crate) fn on_current_device(
+        py: Python<'_>,
+        size: usize,
+        stream: Arc<StreamHandle>,
+    ) -> PyResult<(Self, u32)> {
+        let device = raise(py, machine::device(), During::Other)?;
+        let mr = current::object(py, &device)?;
+        Ok((Self::allocated(py, size, stream, Some(mr))?, device.ordinal()))
+    }
+
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -195,7 +206,7 @@ impl DeviceBuffer {
 
     /// The address: 0 where nothing was allocated.
     #[getter]
-    fn ptr(&self) -> u64 {
+    pub(crate) fn ptr(&self) -> u64 {
         self.state().memory.as_ref().map_or(0, |memory| memory.address())
     }
 

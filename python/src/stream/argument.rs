@@ -3,6 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::{Stream, StreamHandle};
@@ -35,6 +36,16 @@ impl StreamArgument {
             Self::Missing => Arc::clone(&DEFAULT),
             Self::Given(handle) => handle,
         }
+    }
+}
+
+impl StreamArgument {
+    /// A stream of CuPy's, by the attribute that all of its streams have. It lives as long as memory of it is out.
+    pub(crate) fn of_cupy(stream: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(match stream.getattr(intern!(stream.py(), "ptr"))?.extract()? {
+            0 => Self::Missing,
+            number => Self::Given(Arc::new(StreamHandle::from_number(number, Some(stream.clone().unbind())))),
+        })
     }
 }
 
