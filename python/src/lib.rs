@@ -70,7 +70,7 @@ mod _alluvion {
     #[pymodule_export]
     use crate::call_site::set_stack_depth;
     #[pymodule_export]
-    use crate::cupy::rmm_cupy_allocator;
+    use crate::cupy::{CupyAllocator, rmm_cupy_allocator};
     #[pymodule_export]
     use crate::current::{current_resource, known_devices, reset_current_resource, set_current_resource};
     #[pymodule_export]

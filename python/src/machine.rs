@@ -4,7 +4,7 @@
 //! that of CUDA. The device is the
 //! one that is current for the calling thread.
 
-use std::sync::{PoisonError, RwLock};
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 use alluvion::{Device, Error, Machine};
 use pyo3::prelude::*;
@@ -14,13 +14,20 @@ use crate::error::{During, raise};
 /// The simulated machines that were entered and not left, the last one last.
 static ENTERED: RwLock<Vec<Machine>> = RwLock::new(Vec::new());
 
+/// The machine of hardware, once there is one. A look at the environment and its text cost as much as an allocation.
+static HARDWARE: OnceLock<Machine> = OnceLock::new();
+
 /// The machine that calls mean.
 pub(crate) fn active() -> Result<Machine, Error> {
     // The lock is held for a clone or a push, and never while anything is waited for.
-    match ENTERED.read().unwrap_or_else(PoisonError::into_inner).last() {
-        Some(machine) => Ok(machine.clone()),
-        None => Machine::of_environment(),
+    if let Some(machine) = ENTERED.read().unwrap_or_else(PoisonError::into_inner).last() {
+        return Ok(machine.clone());
     }
+    if let Some(machine) = HARDWARE.get() {
+        return Ok(machine.clone());
+    }
+    let machine = Machine::of_environment()?;
+    Ok(HARDWARE.get_or_init(|| machine).clone())
 }
 
 /// Whether calls mean a simulated machine.

@@ -160,3 +160,93 @@ def test_numba_finds_its_manager_by_the_name_of_the_module(sim):
     pytest.importorskip("numba.cuda")
     module = importlib.import_module("alluvion.numba")
     assert module._numba_memory_manager is module.NumbaManager
+
+
+class CupyStream:
+    def __init__(self, ptr=None):
+        self.of = None if ptr == 0 else Stream()
+        self.ptr = 0 if ptr == 0 else self.of.__cuda_stream__()[1]
+
+
+@pytest.fixture
+def cupy(sim, monkeypatch):
+    """A module that records what the allocator calls."""
+    fake = types.ModuleType("cupy")
+    fake.current, fake.allocator = CupyStream(0), None
+
+    class UnownedMemory:
+        def __init__(self, ptr, size, owner, device_id):
+            self.ptr, self.size, self.owner, self.device_id = ptr, size, owner, device_id
+
+    fake.cuda = types.SimpleNamespace(
+        get_current_stream=lambda: fake.current,
+        UnownedMemory=UnownedMemory,
+        MemoryPointer=lambda mem, offset: types.SimpleNamespace(mem=mem, offset=offset),
+        set_allocator=lambda allocator: setattr(fake, "allocator", allocator),
+    )
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    return fake
+
+
+@pytest.mark.parametrize("ptr", [0, None])
+def test_an_array_of_cupy_comes_from_the_stack_and_goes_with_its_pointer(cupy, ptr):
+    import alluvion.cupy
+
+    cupy.current = CupyStream(ptr)
+    stack = alluvion.resource("stats | pool | cuda")
+    allocator = alluvion.cupy.install(stack)
+    assert cupy.allocator is allocator
+    pointers = [allocator(1000), allocator(0)]
+    assert [pointer.mem.size for pointer in pointers] == [1000, 0]
+    assert pointers[0].mem.ptr % 256 == 0 and pointers[1].mem.ptr == 0
+    assert pointers[0].mem.device_id == 0 and pointers[0].offset == 0
+    assert stack.stats().current_bytes == 1000
+    del pointers
+    assert stack.stats().current_bytes == 0
+    # The same block again, without a wait.
+    first = allocator(4096).mem.ptr
+    assert all(allocator(4096).mem.ptr == first for _ in range(10))
+
+
+def test_cupy_gets_the_stack_of_its_device_or_an_error(cupy):
+    import alluvion.cupy
+
+    stacks = alluvion.per_device("stats | cuda")
+    each, one, current = alluvion.cupy.Allocator(stacks), alluvion.cupy.Allocator(stacks[0]), alluvion.cupy.Allocator()
+    alluvion.set_current_device(1)
+    try:
+        pointer = each(2000)
+        assert pointer.mem.device_id == 1 and stacks[1].stats().current_bytes == 2000
+        with pytest.raises(alluvion.errors.DeviceMismatch, match="gpu 0 was given something of gpu 1"):
+            one(100)
+        with pytest.raises(ValueError, match="there is no stack for device 1"):
+            alluvion.cupy.Allocator({0: stacks[0]})(100)
+        with alluvion.using(stacks[1]):
+            second = current(100)
+        assert stacks[1].stats().current_bytes == 2100
+    finally:
+        alluvion.set_current_device(0)
+    del pointer, second
+    assert stacks[1].stats().current_bytes == 0
+    with pytest.raises(MemoryError, match="Cuda of gpu 0 refused"):
+        one(1 << 40)
+    for wrong in ("cuda", 7, {0: "cuda"}):
+        with pytest.raises(TypeError):
+            alluvion.cupy.Allocator(wrong)
+
+
+def test_an_allocator_of_cupy_is_collected_with_what_it_holds(cupy):
+    import weakref
+
+    import alluvion.cupy
+
+    class Holder:
+        pass
+
+    holder = Holder()
+    stack = alluvion.resource("cuda", on_out_of_memory=lambda error: bool(holder) and False)
+    holder.allocator = alluvion.cupy.Allocator(stack)
+    gone = weakref.ref(holder)
+    del holder, stack
+    gc.collect()
+    assert gone() is None
