@@ -18,6 +18,7 @@
 //! | `current` | What does a device allocate from? |
 //! | `buffer`, `dlpack`, `share` | What is a buffer for Python, and how do other libraries and other processes take and lend them? |
 //! | `metrics` | How is it doing now? |
+//! | `door` | What do compiled doors call? |
 //! | `stack` | What does a stack say of itself? |
 //! | `pinned` | Which memory of the host does the device reach? |
 //! | `program` | How does Python run the program `alluvion`? |
@@ -42,6 +43,7 @@ mod cupy;
 mod current;
 mod debug_log;
 mod dlpack;
+mod door;
 mod ending;
 mod error;
 mod gpu;
@@ -117,6 +119,6 @@ mod _alluvion {
     fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
         crate::ending::refuse_other_interpreters(module.py())?;
         crate::call_site::begin();
-        Ok(())
+        pyo3::types::PyModuleMethods::add(module, "_C_API", crate::door::table_capsule(module.py())?)
     }
 }

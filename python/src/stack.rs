@@ -13,8 +13,9 @@ use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyCapsule, PyDict};
 
+use crate::door;
 use crate::ending::attach;
 use crate::error::{During, exception, keep_raised, raise};
 use crate::machine;
@@ -318,6 +319,12 @@ impl Stack {
             page.add_sharing(owner.device());
             page.to_string()
         }))
+    }
+
+    /// A capsule named `alluvion.handle` for compiled code, with one count of the stack: see `alluvion/door.h`.
+    #[pyo3(name = "__alluvion_handle__")]
+    fn handle<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyCapsule>> {
+        door::handle_capsule(slf.py(), owner_of(slf)?)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

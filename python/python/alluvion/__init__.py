@@ -38,6 +38,7 @@ from alluvion._alluvion import (
     set_stack_depth,
 )
 from alluvion._buffer import Buffer, empty
+from alluvion._include import get_include
 from alluvion._per_device import PerDevice, per_device
 from alluvion._program import ProgramFailed, doctor, draw, replay, run, tune
 from alluvion._sharing import Shared, Sharing, open_shared, receive_shared, send_shared, sharing, sharing_figures, sweep_shared
@@ -80,6 +81,7 @@ __all__ = [
     "empty",
     "errors",
     "from_dlpack",
+    "get_include",
     "memory_info",
     "metrics",
     "open_shared",

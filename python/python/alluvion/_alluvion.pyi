@@ -12,6 +12,9 @@ _Access = tuple[str, str, int, int, str, int]
 _Hazard = tuple[str, _Access | None, _Access | None, str, str]
 _Counts = list[int]
 
+#: A capsule with the table of functions for compiled modules: see `alluvion/door.h`.
+_C_API: object
+
 class Stream:
     """A CUDA stream: a new one, or one that another library made."""
 
@@ -221,6 +224,7 @@ class Stack(DeviceMemoryResource):
     def memory_info(self) -> tuple[int, int]: ...
     def flush(self) -> None: ...
     def metrics(self, name: str = "stack") -> str: ...
+    def __alluvion_handle__(self) -> object: ...
 
 @final
 class PinnedBlock:

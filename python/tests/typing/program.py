@@ -49,6 +49,7 @@ def simulated() -> None:
     with alluvion.simulated(devices=2, memory="1 GiB") as sim:
         assert_type(sim, alluvion.Simulated)
         assert_type(sim.leaks(), list[alluvion.Hazard])
+    assert_type(alluvion.get_include(), str)
     assert_type(alluvion.testing.explore(lambda machine: machine.hazards(), seeds=3), int)
 
 

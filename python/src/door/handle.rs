@@ -1,0 +1,118 @@
+//! `Handle`: what a compiled door holds of a stack.
+
+#![expect(unsafe_code, reason = "turns pointers into counts and back")]
+
+use core::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use alluvion::error::freeing;
+use alluvion::{AnyResource, Device, Error};
+use pyo3::prelude::*;
+
+use super::failure::null;
+
+/// A stack, which a door has counted pointers to.
+pub(super) struct Handle {
+    resource: AnyResource,
+    /// That of the stack, at hand.
+    device: Device,
+    /// How many frees through this handle a layer has refused.
+    refused: AtomicU64,
+}
+
+impl Handle {
+    /// A new handle, with one count that is the caller's.
+    pub(super) fn give(resource: AnyResource) -> NonNull<Self> {
+        let device = resource.device().clone();
+        let handle = Arc::new(Self { resource, device, refused: AtomicU64::new(0) });
+        // SAFETY: the pointer of an `Arc` is not null.
+        unsafe { NonNull::new_unchecked(Arc::into_raw(handle).cast_mut()) }
+    }
+
+    /// What a handle points to, for one call.
+    ///
+    /// # Safety
+    ///
+    /// `handle` is null, or has a count that is not released during the call.
+    #[inline]
+    pub(super) unsafe fn lend<'a>(handle: *const Self) -> Result<&'a Self, Error> {
+        // SAFETY: null, or it has a count, as the caller promises.
+        unsafe { handle.as_ref() }.ok_or_else(|| null("handle"))
+    }
+
+    /// One more count; nothing for null.
+    ///
+    /// # Safety
+    ///
+    /// As [`lend`](Self::lend).
+    pub(super) unsafe fn retain(handle: *const Self) {
+        if !handle.is_null() {
+            // SAFETY: it came from `Arc::into_raw` in `give`, and has a count.
+            unsafe { Arc::increment_strong_count(handle) };
+        }
+    }
+
+    /// Takes one count; nothing for null. The last one drops the handle, and the stack if nothing else has it.
+    ///
+    /// # Safety
+    ///
+    /// `handle` is null, or has a count, which is the caller's and is given up.
+    pub(super) unsafe fn release(handle: *const Self) {
+        if handle.is_null() {
+            return;
+        }
+        // SAFETY: it came from `Arc::into_raw` in `give`; the count is the caller's, who gives it up.
+        let handle = unsafe { Arc::from_raw(handle) };
+        if Arc::strong_count(&handle) > 1 || AnyResource::is_shared(&handle.resource) || !is_attached() {
+            return;
+        }
+        // The stack goes, and may wait for the device, or for a thread that wants the interpreter, which this one has: destructors of C++
+        // run wherever C++ lets go. `None` where the interpreter is ending: the closure is dropped with the handle in it.
+        let _ = Python::try_attach(|py| py.detach(|| drop(handle)));
+    }
+
+    #[inline]
+    pub(super) fn resource(&self) -> &AnyResource {
+        &self.resource
+    }
+
+    /// The device that the memory belongs to.
+    #[inline]
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// How many frees through this handle a layer has refused.
+    pub(super) fn refused(&self) -> u64 {
+        // Relaxed, here and below: a figure, which orders nothing.
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Frees a block of the stack by `free`; an error says why a layer has refused it, and left it alone.
+    pub(super) fn freeing(&self, free: impl FnOnce()) -> Result<(), Error> {
+        freeing(free).inspect_err(|refused| {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            // Where a function of the program's frees within the free of a stack over it, the block of that one is refused, too.
+            // SAFETY: a free of such a stack is under way then, and what was refused here is its block.
+            unsafe { refused.clone().tell_who_frees() };
+        })
+    }
+}
+
+/// Whether the calling thread is attached to the interpreter: without a wait, and without becoming so.
+fn is_attached() -> bool {
+    // Every interpreter has the function, and the stable interface does not name it.
+    static CHECK: OnceLock<Option<unsafe extern "C" fn() -> i32>> = OnceLock::new();
+    let check = CHECK.get_or_init(|| {
+        // SAFETY: the name ends in null.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyGILState_Check".as_ptr()) };
+        if found.is_null() {
+            return None;
+        }
+        // SAFETY: the function of this name takes nothing and answers an int.
+        Some(unsafe { core::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn() -> i32>(found) })
+    });
+    // SAFETY: always to be asked.
+    check.is_some_and(|check| unsafe { check() } != 0)
+}
