@@ -286,8 +286,7 @@ def test_a_handle_keeps_the_stack_and_its_last_count_ends_it(sim):
     handle.free(block, 1000)
     assert blocks(sim) > 0
     # A destructor of C++ that lets go while its thread has the interpreter.
-    release = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(ctypes.cast(table().release, ctypes.c_void_p).value)
-    release(handle.address)
+    attached("release", ctypes.c_void_p, answer=None)(handle.address)
     assert blocks(sim) == 0
 
 
@@ -323,6 +322,32 @@ def test_threads_without_the_interpreter_ask_a_handler_in_python(sim):
     stack = None
     gc.collect()
     assert handle.allocate(2 << 20)[0] == OUT_OF_MEMORY and asked == [800 << 10]
+    handle.release()
+
+
+def attached(name, *kinds, answer=ctypes.c_int32):
+    """A function of the table that is called with the interpreter, as C++ calls it wherever it is called from."""
+    return ctypes.PYFUNCTYPE(answer, *kinds)(ctypes.cast(getattr(table(), name), ctypes.c_void_p).value)
+
+
+def test_a_caller_that_has_the_interpreter_may_be_answered_by_python(sim):
+    def spill(error):
+        # Another thread needs the interpreter, which nobody keeps meanwhile.
+        thread = threading.Thread(target=free, args=(handle.address, held.pop(), 800 << 10, 0, 0))
+        thread.start()
+        thread.join()
+        return True
+
+    word = ctypes.c_void_p
+    allocate = attached("allocate", word, ctypes.c_size_t, ctypes.c_size_t, word, ctypes.POINTER(word))
+    free = attached("deallocate", word, word, ctypes.c_size_t, ctypes.c_size_t, word, answer=None)
+    stack = alluvion.resource("stats | limiting(1MiB) | cuda", on_out_of_memory=spill)
+    handle, block = Handle(stack), word()
+    held = [handle.allocate(800 << 10)[1]]
+    assert allocate(handle.address, 800 << 10, 0, None, ctypes.byref(block)) == 0
+    assert (held, stack.stats().current_bytes) == ([], 800 << 10)
+    free(handle.address, block, 800 << 10, 0, None)
+    assert stack.stats().current_bytes == 0
     handle.release()
 
 

@@ -8,6 +8,7 @@ use alluvion::adaptor::Stats;
 use alluvion::driver::RawStream;
 use alluvion::{DevicePtr, Error, ErrorKind, Layout, Resource, ResourceExt as _, StreamRef};
 
+use super::attached::unattached;
 use super::failure::{self, call, contained, null};
 use super::handle::Handle;
 use super::status::{self, Status};
@@ -106,8 +107,10 @@ pub(super) unsafe extern "C" fn allocate(
         let request = |layout| {
             let at_once = |stream: StreamRef<'_>| handle.resource().allocate_at_once(layout, stream).map(Ok);
             let allocate = |stream: StreamRef<'_>| {
-                machine::ensure_context(handle.device().machine());
-                handle.resource().allocate(layout, stream)
+                unattached(|| {
+                    machine::ensure_context(handle.device().machine());
+                    handle.resource().allocate(layout, stream)
+                })
             };
             // SAFETY: a live stream of the device, by the function's text.
             unsafe { handle.device().raw_streams().with_or_at_once(raw(stream), at_once, allocate) }?
@@ -137,7 +140,8 @@ pub(super) unsafe extern "C" fn deallocate(
         }
         let deallocate = |stream: StreamRef<'_>| {
             // SAFETY: as above; the attempt before this one did nothing.
-            handle.freeing(|| unsafe { handle.resource().deallocate(block, layout, stream) })
+            let free = || unsafe { handle.resource().deallocate(block, layout, stream) };
+            unattached(|| handle.freeing(free))
         };
         // SAFETY: as above. Where the stream cannot be had, the block leaks.
         unsafe { handle.device().raw_streams().with(raw(stream), deallocate) }?
@@ -154,8 +158,10 @@ pub(super) unsafe extern "C" fn allocate_sync(
         // SAFETY: the contract of handles.
         let handle = unsafe { Handle::lend(handle) }?;
         let request = |layout| {
-            machine::ensure_context(handle.device().machine());
-            handle.resource().allocate_sync(layout)
+            unattached(|| {
+                machine::ensure_context(handle.device().machine());
+                handle.resource().allocate_sync(layout)
+            })
         };
         // SAFETY: the contract of pointers.
         unsafe { answer(bytes, align, out, request) }
@@ -173,7 +179,8 @@ pub(super) unsafe extern "C" fn deallocate_sync(
         // SAFETY: the contract of handles.
         let handle = unsafe { Handle::lend(handle) }?;
         // SAFETY: the block came from this stack with this size and is given up, and nothing uses it, by the function's text.
-        handle.freeing(|| unsafe { handle.resource().deallocate_sync(block, layout) })
+        let free = || unsafe { handle.resource().deallocate_sync(block, layout) };
+        unattached(|| handle.freeing(free))
     });
 }
 
@@ -233,7 +240,7 @@ pub(super) unsafe extern "C" fn trim(handle: *const Handle, keep: usize, trimmed
     call(|| {
         // SAFETY: the contract of handles.
         let handle = unsafe { Handle::lend(handle) }?;
-        let bytes = handle.resource().trim(keep)?;
+        let bytes = unattached(|| handle.resource().trim(keep))?;
         // SAFETY: null or writable, by the contract of pointers.
         if let Some(trimmed) = unsafe { trimmed.as_mut() } {
             *trimmed = bytes;
@@ -275,8 +282,10 @@ pub(super) unsafe extern "C" fn memory_info(
     call(|| {
         // SAFETY: the contract of handles.
         let handle = unsafe { Handle::lend(handle) }?;
-        machine::ensure_context(handle.device().machine());
-        let info = handle.resource().memory_info()?;
+        let info = unattached(|| {
+            machine::ensure_context(handle.device().machine());
+            handle.resource().memory_info()
+        })?;
         // SAFETY: null or writable, by the contract of pointers.
         if let Some(free) = unsafe { free.as_mut() } {
             *free = info.free_bytes;

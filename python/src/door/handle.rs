@@ -3,13 +3,13 @@
 #![expect(unsafe_code, reason = "turns pointers into counts and back")]
 
 use core::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use alluvion::error::freeing;
 use alluvion::{AnyResource, Device, Error};
-use pyo3::prelude::*;
 
+use super::attached::unattached;
 use super::failure::null;
 
 /// A stack, which a door has counted pointers to.
@@ -64,12 +64,10 @@ impl Handle {
         }
         // SAFETY: it came from `Arc::into_raw` in `give`; the count is the caller's, who gives it up.
         let handle = unsafe { Arc::from_raw(handle) };
-        if Arc::strong_count(&handle) > 1 || AnyResource::is_shared(&handle.resource) || !is_attached() {
-            return;
+        if Arc::strong_count(&handle) == 1 && !AnyResource::is_shared(&handle.resource) {
+            // The stack goes, and may wait.
+            unattached(|| drop(handle));
         }
-        // The stack goes, and may wait for the device, or for a thread that wants the interpreter, which this one has: destructors of C++
-        // run wherever C++ lets go. `None` where the interpreter is ending: the closure is dropped with the handle in it.
-        let _ = Python::try_attach(|py| py.detach(|| drop(handle)));
     }
 
     #[inline]
@@ -98,21 +96,4 @@ impl Handle {
             unsafe { refused.clone().tell_who_frees() };
         })
     }
-}
-
-/// Whether the calling thread is attached to the interpreter: without a wait, and without becoming so.
-fn is_attached() -> bool {
-    // Every interpreter has the function, and the stable interface does not name it.
-    static CHECK: OnceLock<Option<unsafe extern "C" fn() -> i32>> = OnceLock::new();
-    let check = CHECK.get_or_init(|| {
-        // SAFETY: the name ends in null.
-        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyGILState_Check".as_ptr()) };
-        if found.is_null() {
-            return None;
-        }
-        // SAFETY: the function of this name takes nothing and answers an int.
-        Some(unsafe { core::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn() -> i32>(found) })
-    });
-    // SAFETY: always to be asked.
-    check.is_some_and(|check| unsafe { check() } != 0)
 }

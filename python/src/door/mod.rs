@@ -6,6 +6,7 @@
 
 #![expect(unsafe_code, reason = "makes capsules of bare pointers")]
 
+mod attached;
 mod calls;
 mod failure;
 mod handle;

@@ -17,9 +17,8 @@
  * refuses a table of another version, and asks `ALV_DOOR_HAS(table, member)` for each member that is not of the first table, which ends
  * with `refused_frees`. `alv_door_import` does the first.
  *
- * **Threads.** Every function may be called on any thread, with the interpreter or without. Who has it lets go of it before `allocate`,
- * `deallocate`, `trim` and `memory_info`: these may wait for the device, and for a thread that wants the interpreter, as one that runs
- * a handler of the stack which is written in Python.
+ * **Threads.** Every function may be called on any thread, with the interpreter or without. None needs it; a caller that has it is without
+ * it while the call waits, for the device or for a thread that runs Python.
  *
  * **Lifetimes.** A handle is counted, and keeps the stack, its memory and its device. It holds no object of Python: a handler of a stack
  * (`on_out_of_memory`) is asked while the Python object of that stack lives, and no longer.

@@ -1,0 +1,53 @@
+//! Who calls with the interpreter, lets go of it where a call may wait.
+
+#![expect(unsafe_code, reason = "asks the interpreter by a function that its stable interface does not name")]
+
+use std::sync::OnceLock;
+
+use pyo3::prelude::*;
+
+/// Something that stays on its thread.
+struct Here<T>(T);
+
+// SAFETY: what `unattached` wraps comes back on the thread that it went in on, where no other thread has seen it. It holds no object of
+// Python that its body would use while the thread is detached: a handle has none.
+unsafe impl<T> Send for Here<T> {}
+
+/// Runs what may wait for the device, or for a thread that wants the interpreter: a caller that has the interpreter is without it meanwhile.
+/// C++ allocates, frees and lets go wherever it is called from.
+pub(super) fn unattached<T>(body: impl FnOnce() -> T) -> T {
+    if !is_attached() {
+        return body();
+    }
+    let mut body = Some(body);
+    let waiting = Here(&mut body);
+    let done = Python::try_attach(|py| {
+        py.detach(move || {
+            let Here(body) = { waiting };
+            Here(body.take().map(|body| body()))
+        })
+    });
+    match (done, body) {
+        (Some(Here(Some(done))), _) => done,
+        // The interpreter is ending, and nobody waits for it any more.
+        (_, Some(body)) => body(),
+        _ => unreachable!("a body that is gone has answered"),
+    }
+}
+
+/// Whether the calling thread is attached to the interpreter: without a wait, and without becoming so.
+fn is_attached() -> bool {
+    // Every interpreter has the function.
+    static CHECK: OnceLock<Option<unsafe extern "C" fn() -> i32>> = OnceLock::new();
+    let check = CHECK.get_or_init(|| {
+        // SAFETY: the name ends in null.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyGILState_Check".as_ptr()) };
+        if found.is_null() {
+            return None;
+        }
+        // SAFETY: the function of this name takes nothing and answers an int.
+        Some(unsafe { core::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn() -> i32>(found) })
+    });
+    // SAFETY: always to be asked.
+    check.is_some_and(|check| unsafe { check() } != 0)
+}
