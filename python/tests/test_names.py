@@ -10,7 +10,7 @@ import alluvion
 from alluvion import _alluvion
 
 # Their import needs a library that is not everywhere, or ends the process.
-SKIPPED = ("alluvion.__main__", "alluvion.rmm.__main__", "alluvion._path", "alluvion.dask", "alluvion._dask_transfer", "alluvion.rmm.allocators", "alluvion.cuda_core", "alluvion.numba")
+SKIPPED = ("alluvion.__main__", "alluvion.rmm.__main__", "alluvion._path", "alluvion.dask", "alluvion._dask_transfer", "alluvion.rmm.allocators", "alluvion.cuda_core", "alluvion.numba", "alluvion.rapids")
 
 
 def modules():

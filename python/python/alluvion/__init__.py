@@ -10,8 +10,8 @@
 ...     del stack
 1048576
 
-`alluvion.rmm` is a stand-in for the package `rmm`; `alluvion.pinned` has NumPy arrays in pinned memory, `alluvion.testing` tools for
-tests, `alluvion.errors` the exceptions.
+`alluvion.rmm` is a stand-in for the package `rmm`, and `alluvion.rapids` puts stacks under the genuine one; `alluvion.pinned` has NumPy
+arrays in pinned memory, `alluvion.testing` tools for tests, `alluvion.errors` the exceptions.
 """
 
 from __future__ import annotations
@@ -109,11 +109,12 @@ __all__ = [
 ]
 
 # Modules that are imported when they are asked for: a program that needs none of them starts faster.
-_LATER = frozenset({"cuda_core", "dask", "rmm", "testing"})
+_LATER = frozenset({"cuda_core", "dask", "rapids", "rmm", "testing"})
 
 if TYPE_CHECKING:
     from alluvion import cuda_core as cuda_core
     from alluvion import dask as dask
+    from alluvion import rapids as rapids
     from alluvion import rmm as rmm
     from alluvion import testing as testing
 else:

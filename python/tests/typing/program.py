@@ -37,6 +37,13 @@ def stacks() -> None:
     alluvion.nothing_like_it  # type: ignore[attr-defined]
 
 
+def rapids() -> None:
+    resource = alluvion.rapids.DeviceResource("stats | pool | cuda-async", device=1)
+    assert_type(resource.stack, alluvion.Stack)
+    assert_type(alluvion.rapids.install("pool | cuda-async")[0], alluvion.Stack)
+    alluvion.rapids.DeviceResource(7)  # type: ignore[arg-type]
+
+
 def buffers() -> None:
     buffer = alluvion.empty("1 KiB")
     assert_type(buffer, alluvion.DeviceBuffer)

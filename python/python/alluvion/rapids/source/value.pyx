@@ -1,0 +1,63 @@
+# distutils: language = c++
+# cython: language_level=3
+"""A resource of RMM over a stack of Alluvion: for RMM from 26.06 on, whose resources are values."""
+
+from cython.operator cimport dereference as deref
+from libc.stdint cimport uintptr_t
+from libcpp.memory cimport unique_ptr
+from libcpp.optional cimport optional
+
+from rmm.librmm.memory_resource cimport device_async_resource_ref
+from rmm.pylibrmm.memory_resource._memory_resource cimport DeviceMemoryResource
+
+
+cdef extern from *:
+    """
+    #include "door.hpp"
+    #include <rmm/version_config.hpp>
+    static int alluvion_rapids_begin() {
+        alluvion_rapids::table() = alv_door_import();
+        return alluvion_rapids::table() != nullptr ? 0 : -1;
+    }
+    static void *alluvion_rapids_handle(PyObject *stack) {
+        return alv_door_handle_of(alluvion_rapids::table(), stack);
+    }
+    static std::optional<cython_device_async_resource_ref> alluvion_rapids_ref(alluvion_rapids::resource &resource) {
+        return std::optional<cython_device_async_resource_ref>(rmm::device_async_resource_ref(resource));
+    }
+    static void alluvion_rapids_release(void *handle) {
+        alluvion_rapids::table()->release(static_cast<alv_door_handle *>(handle));
+    }
+    """
+    int RMM_VERSION_MAJOR
+    int RMM_VERSION_MINOR
+    cdef cppclass resource "alluvion_rapids::resource":
+        resource(void *) except +
+    int alluvion_rapids_begin() except -1
+    void *alluvion_rapids_handle(object) except NULL
+    void alluvion_rapids_release(void *) noexcept
+    optional[device_async_resource_ref] alluvion_rapids_ref(resource &) except +
+
+
+alluvion_rapids_begin()
+
+#: The version of RMM that this was compiled for.
+built_for = (RMM_VERSION_MAJOR, RMM_VERSION_MINOR)
+
+
+cdef class Resource(DeviceMemoryResource):
+    """A resource over the stack that is the first argument."""
+
+    cdef unique_ptr[resource] c_obj
+
+    def __cinit__(self, stack, *_args, **_kwargs):
+        cdef void *handle = alluvion_rapids_handle(stack)
+        try:
+            self.c_obj.reset(new resource(handle))
+        finally:
+            alluvion_rapids_release(handle)
+        self.c_ref = alluvion_rapids_ref(deref(self.c_obj))
+
+    def __dealloc__(self):
+        with nogil:
+            self.c_obj.reset()
