@@ -3,13 +3,17 @@
 //! [`ResourceExt`] has one method for each layer, named after it, for every resource: stacks are built from the inside out. It
 //! stands above all layers, so that the contract of [`Resource`](crate::Resource) knows none of them.
 //!
+//! What a stack can do as a whole, whatever its type: [`AnyResource::sleep`](crate::AnyResource::sleep).
+//!
 //! [`Machine::per_device`](crate::Machine::per_device) builds a stack for every device at once: a [`PerDevice`].
 
 mod per_device;
 mod per_device_error;
 mod per_device_figures;
 mod resource_ext;
+mod stack_sleeper;
 
 pub use per_device::{Iter, PerDevice};
 pub use per_device_error::PerDeviceError;
 pub use resource_ext::ResourceExt;
+pub use stack_sleeper::StackSleeper;

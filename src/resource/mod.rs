@@ -48,7 +48,7 @@ pub use pages::{Page, Pages};
 pub use resource_id::ResourceId;
 pub use resource_ref::ResourceRef;
 pub(crate) use sleeping::{HostCopy, OpenCopies, SleepingBlock};
-pub use sleeping::{Kept, SleepRecord, Sleeping};
+pub use sleeping::{Kept, SleepRecord, Sleeping, Tagged};
 
 use core::fmt;
 

@@ -9,6 +9,7 @@ use super::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource};
 use crate::error::Error;
 use crate::stream::{Frontier, Stream};
 use crate::sync::Mutex;
+use crate::tag::{BlockTags, Tag};
 
 /// Where the contents of sleeping blocks are kept: memory of the host that the device reaches.
 pub(crate) trait HostStore: Resource + Send + Sync {}
@@ -146,6 +147,12 @@ impl SleepRecord<'_> {
         self.blocks.iter().map(|block| block.bytes as usize).sum()
     }
 
+    /// Returns `true` until the blocks are awake.
+    #[must_use]
+    pub fn is_asleep(&self) -> bool {
+        self.number != 0
+    }
+
     /// The copies of their contents that are not known to be over.
     pub(crate) fn open_copies(&self) -> Option<Arc<OpenCopies>> {
         self.host.as_ref().map(HostCopy::copies).filter(|copies| !copies.are_settled()).cloned()
@@ -174,11 +181,26 @@ impl fmt::Debug for Kept<'_> {
     }
 }
 
+/// The blocks that carry a tag, or one within it.
+#[derive(Clone, Copy)]
+pub struct Tagged<'t> {
+    /// The tag.
+    pub tag: Tag,
+    /// Who knows the tags of the blocks. Without one the resource has to know them itself.
+    pub by: Option<&'t (dyn BlockTags + Sync)>,
+}
+
+impl fmt::Debug for Tagged<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tagged({})", self.tag)
+    }
+}
+
 /// Blocks that give their memory back and keep their addresses.
 ///
 /// A resource that can do this returns it from [`Resource::sleeping`]: a [`Pool`](crate::Pool) over a resource with
 /// [`pages`](Resource::pages). Containers sleep by it: [`DeviceVec::sleep`](crate::DeviceVec::sleep). A whole pool sleeps by
-/// [`Pool::sleep`](crate::Pool::sleep).
+/// [`Pool::sleep`](crate::Pool::sleep), and a stack whose type is forgotten by [`AnyResource::sleep`](crate::AnyResource::sleep).
 ///
 /// # Safety
 ///
@@ -202,6 +224,30 @@ pub unsafe trait Sleeping {
         behind: &Frontier,
         keep: Kept<'k>,
     ) -> Result<SleepRecord<'k>, Error>;
+
+    /// As [`sleep`](Self::sleep), for all blocks, or for those with a tag. If all sleep, so does the resource: it refuses allocations
+    /// until it is awake, or until [`give_up`](Self::give_up). Waits for all work on all streams that the machine knows.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for a tag where nobody knows the tags; `Asleep` for a resource that sleeps; a capture error while a stream
+    /// captures; `OutOfMemory` of the host's memory; `DeviceMismatch` for memory of another device's host resource; as the driver
+    /// says. Then nothing has changed.
+    ///
+    /// # Safety
+    ///
+    /// - No thread frees a block that is to sleep while this call runs, and none uses the resource if all of it is to sleep.
+    /// - No work uses such a block from this call until it is awake: neither work that is submitted meanwhile, nor work on a stream
+    ///   that the machine does not know.
+    unsafe fn sleep_all<'k>(
+        &self,
+        tagged: Option<Tagged<'_>>,
+        keep: Kept<'k>,
+    ) -> Result<SleepRecord<'k>, Error>;
+
+    /// Notes that nobody will wake these blocks. They have no memory until they are freed; a resource that slept as a whole serves
+    /// requests again.
+    fn give_up(&self, record: &SleepRecord<'_>);
 
     /// Maps memory where it is missing, and restores what was kept. Waits, on the host, until that is over. Blocks that were freed
     /// meanwhile are left alone.

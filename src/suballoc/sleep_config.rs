@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Kept};
+use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Kept, Tagged};
 use crate::tag::{BlockTags, Tag};
 
 /// What sleeps, and what is kept of it: see [`Pool::sleep`](crate::Pool::sleep), set by chaining. By default everything sleeps, and
@@ -34,11 +34,8 @@ pub struct SleepConfig<'k> {
 #[derive(Clone, Copy)]
 pub(crate) enum Chosen<'c> {
     All,
-    /// Those with this tag, or one within it, which `by` knows, or else the ledger.
-    Tagged {
-        tag: Tag,
-        by: Option<&'c (dyn BlockTags + Sync)>,
-    },
+    /// Those with a tag. Where nobody is named who knows the tags, the ledger does.
+    Tagged(Tagged<'c>),
     One(DevicePtr),
 }
 
@@ -66,11 +63,13 @@ impl<'k> SleepConfig<'k> {
         self
     }
 
+    /// The tag that sleeps, if not everything does.
+    pub(crate) fn tagged(&self) -> Option<Tagged<'k>> {
+        self.tag.map(|tag| Tagged { tag, by: self.tags })
+    }
+
     pub(crate) fn chosen(&self) -> Chosen<'k> {
-        match self.tag {
-            Some(tag) => Chosen::Tagged { tag, by: self.tags },
-            None => Chosen::All,
-        }
+        self.tagged().map_or(Chosen::All, Chosen::Tagged)
     }
 }
 

@@ -28,6 +28,7 @@ mod sleep;
 mod sleep_copies;
 mod sleep_meanwhile;
 mod snapshots;
+mod stack_sleep;
 mod steals;
 mod suballocator_input;
 mod too_large;

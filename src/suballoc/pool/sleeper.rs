@@ -141,7 +141,7 @@ impl<'p, U: Resource> Sleeper<'p, U> {
     /// Returns `true` until it is awake.
     #[must_use]
     pub fn is_asleep(&self) -> bool {
-        self.record.number != 0
+        self.record.is_asleep()
     }
 
     /// The pool.

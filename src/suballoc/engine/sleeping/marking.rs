@@ -8,7 +8,7 @@ use super::super::book::{Inner, SuballocBook};
 use super::super::spill::return_to_core;
 use super::sleepers::{Copying, Sleepers};
 use crate::error::Error;
-use crate::resource::{DevicePtr, Layout, OpenCopies, SleepRecord, SleepingBlock};
+use crate::resource::{DevicePtr, Layout, OpenCopies, SleepRecord, SleepingBlock, Tagged};
 use crate::stream::{Epoch, Stamp};
 use crate::suballoc::core::{FreedAsleep, Owner, Spilled, Want};
 use crate::suballoc::sleep_config::Chosen;
@@ -48,13 +48,13 @@ impl SuballocBook {
         };
         match *chosen {
             Chosen::All => Ok(self.live_blocks().into_iter().map(|(block, _)| block).collect()),
-            Chosen::Tagged { tag, by: Some(tags) } => {
+            Chosen::Tagged(Tagged { tag, by: Some(tags) }) => {
                 let tags: HashMap<u64, Tag> = tags.block_tags().into_iter().collect();
                 let mut blocks = self.live_blocks();
                 blocks.retain(|(block, _)| tags.get(block).is_some_and(|of| is_of(*of, tag)));
                 Ok(blocks.into_iter().map(|(block, _)| block).collect())
             }
-            Chosen::Tagged { tag, by: None } => {
+            Chosen::Tagged(Tagged { tag, by: None }) => {
                 let Some(ledger) = &self.ledger else {
                     return Err(Error::unsupported(
                         "sleep of what carries a tag",

@@ -24,7 +24,7 @@ use super::events::event;
 use super::grow::Caller;
 use crate::error::Error;
 use crate::nvtx;
-use crate::resource::{DevicePtr, HostCopy, Kept, Layout, Pages, Resource, SleepRecord, Sleeping};
+use crate::resource::{DevicePtr, HostCopy, Kept, Layout, Pages, Resource, SleepRecord, Sleeping, Tagged};
 use crate::stream::{Frontier, StreamRef};
 use crate::suballoc::core::{Extent, Want};
 use crate::suballoc::sleep_config::Chosen;
@@ -211,6 +211,20 @@ unsafe impl<U: Resource> Sleeping for Engine<U> {
     ) -> Result<SleepRecord<'k>, Error> {
         // SAFETY: the caller's promises.
         unsafe { self.sleep(Chosen::One(block), Some(behind), keep) }
+    }
+
+    unsafe fn sleep_all<'k>(
+        &self,
+        tagged: Option<Tagged<'_>>,
+        keep: Kept<'k>,
+    ) -> Result<SleepRecord<'k>, Error> {
+        let chosen = tagged.map_or(Chosen::All, Chosen::Tagged);
+        // SAFETY: the caller's promises.
+        unsafe { self.sleep(chosen, None, keep) }
+    }
+
+    fn give_up(&self, record: &SleepRecord<'_>) {
+        self.book.give_up_waking(record);
     }
 
     fn wake(&self, record: &mut SleepRecord<'_>) -> Result<(), Error> {

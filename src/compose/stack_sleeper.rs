@@ -1,0 +1,125 @@
+//! `StackSleeper`: a stack whose type is forgotten, or a part of it, that has given its memory back.
+
+#![expect(unsafe_code, reason = "puts blocks to sleep that others may have")]
+
+use core::fmt;
+
+use super::ResourceExt as _;
+use crate::adaptor::Tracking;
+use crate::error::Error;
+use crate::resource::{AnyResource, Resource, SleepRecord, Sleeping, Tagged};
+use crate::size::Size;
+use crate::suballoc::SleepConfig;
+use crate::tag::BlockTags;
+
+/// Blocks of a stack that sleep: [`AnyResource::sleep`]. They have their addresses and no memory, until [`wake`](Self::wake).
+///
+/// It is what [`Sleeper`](crate::Sleeper) is for a pool, and it keeps the stack. One that is dropped leaves its blocks without memory
+/// until they are freed, and loses what was kept of them; a stack that slept as a whole serves requests again. One that is leaked leaks
+/// what was kept, and the stack sleeps on.
+#[must_use = "the contents are lost with it"]
+pub struct StackSleeper {
+    // Before the stack, and what is kept before both: it may come from a resource that the stack has.
+    record: SleepRecord<'static>,
+    stack: AnyResource,
+}
+
+static_assertions::assert_impl_all!(StackSleeper: Send, Sync);
+static_assertions::assert_not_impl_any!(StackSleeper: Clone);
+
+impl AnyResource {
+    /// Puts a stack over [pages](crate::source::Mapped) to sleep, or what carries a tag: as [`Pool::sleep`](crate::Pool::sleep), for a
+    /// stack of which only this handle is known, such as that of a [recipe](crate::Recipe).
+    ///
+    /// The tags are those that the configuration [names](SleepConfig::tags_of), those of the outermost layer
+    /// [`Tracking`](crate::adaptor::Tracking), or those of a [checked](crate::PoolConfig::checked) pool.
+    ///
+    /// ```
+    /// use alluvion::source::Pinned;
+    /// use alluvion::tag::{Tag, with_tag};
+    /// use alluvion::{DeviceVec, Recipe, Sim, SleepConfig};
+    ///
+    /// let sim = Sim::new();
+    /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
+    /// let recipe: Recipe = "stats | tracking | pool | mapped".parse()?;
+    /// let stack = recipe.build(&device)?;
+    /// let (weights, tag) =
+    ///     with_tag("weights", || (DeviceVec::filled_in(4 << 20, 7_u8, &stream, stack.clone()), Tag::current()));
+    /// let weights = weights?;
+    ///
+    /// let config = SleepConfig::default().keep_in(Pinned::new(&device)?).tag(tag);
+    /// // SAFETY: no work uses `weights` until it is awake.
+    /// let mut sleeper = unsafe { stack.sleep(config) }?;
+    /// assert_eq!((sleeper.record().blocks(), sleeper.record().kept_bytes()), (1, 4 << 20));
+    /// sleeper.wake()?;
+    /// assert_eq!(weights.front(&stream)?, 7);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for a stack without a pool over pages, and for a tag where nobody knows the tags; else as there.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    pub unsafe fn sleep(&self, config: SleepConfig<'static>) -> Result<StackSleeper, Error> {
+        let by_layer = self.find::<Tracking>().map(|book| book as &(dyn BlockTags + Sync));
+        let tagged = config.tagged().map(|Tagged { tag, by }| Tagged { tag, by: by.or(by_layer) });
+        // SAFETY: the caller's promises.
+        let record = unsafe { sleeping(self)?.sleep_all(tagged, config.keep) }?;
+        Ok(StackSleeper { record, stack: self.clone() })
+    }
+}
+
+impl StackSleeper {
+    /// As [`Sleeper::wake`](crate::Sleeper::wake).
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn wake(&mut self) -> Result<(), Error> {
+        sleeping(&self.stack)?.wake(&mut self.record)
+    }
+
+    /// Returns `true` until it is awake.
+    #[must_use]
+    pub fn is_asleep(&self) -> bool {
+        self.record.is_asleep()
+    }
+
+    /// The stack.
+    #[must_use]
+    pub fn stack(&self) -> &AnyResource {
+        &self.stack
+    }
+
+    /// What sleeps, and what is kept of it.
+    pub fn record(&self) -> &SleepRecord<'static> {
+        &self.record
+    }
+}
+
+fn sleeping(stack: &AnyResource) -> Result<&dyn Sleeping, Error> {
+    stack.sleeping().ok_or_else(|| {
+        Error::unsupported(
+            "sleep of this stack",
+            "it has no pages, so that memory cannot leave its addresses",
+            "make it over `mapped`: `pool | mapped`",
+        )
+    })
+}
+
+impl Drop for StackSleeper {
+    fn drop(&mut self) {
+        if let Ok(sleeping) = sleeping(&self.stack) {
+            sleeping.give_up(&self.record);
+        }
+    }
+}
+
+impl fmt::Debug for StackSleeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StackSleeper({} in {} blocks)", Size(self.record.bytes()), self.record.blocks())
+    }
+}
