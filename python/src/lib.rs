@@ -19,8 +19,9 @@
 //! | `buffer`, `dlpack`, `share` | What is a buffer for Python, and how do other libraries and other processes take and lend them? |
 //! | `metrics` | How is it doing now? |
 //! | `door` | What do compiled doors call? |
-//! | `stack` | What does a stack say of itself? |
 //! | `pinned` | Which memory of the host does the device reach? |
+//! | `sleep` | What of a stack sleeps, and until when? |
+//! | `stack` | What does a stack say of itself? |
 //! | `program` | How does Python run the program `alluvion`? |
 //! | `simulated` | What if there is no GPU? |
 //! | `torch`, `cupy` | What do PyTorch and CuPy call? |
@@ -55,6 +56,7 @@ mod resource;
 mod scoped;
 mod share;
 mod simulated;
+mod sleep;
 mod stack;
 mod stream;
 mod tag;
@@ -106,6 +108,8 @@ mod _alluvion {
     use crate::share::{Shared, open_shared, share_figures, sharing_devices, sweep_shared};
     #[pymodule_export]
     use crate::simulated::Simulated;
+    #[pymodule_export]
+    use crate::sleep::Sleeper;
     #[pymodule_export]
     use crate::stack::{Stack, plain_recipe, recipe_help};
     #[pymodule_export]

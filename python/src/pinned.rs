@@ -27,7 +27,8 @@ fn known(device: &Device) -> Option<Arc<Pool<Pinned>>> {
     pools.iter().find(|(of, _)| of == device).map(|(_, pool)| Arc::clone(pool))
 }
 
-fn pool_of(device: &Device) -> Result<Arc<Pool<Pinned>>, Error> {
+/// The pool of a device's pinned memory.
+pub(crate) fn pool_of(device: &Device) -> Result<Arc<Pool<Pinned>>, Error> {
     if let Some(pool) = known(device) {
         return Ok(pool);
     }

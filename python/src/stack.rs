@@ -20,6 +20,7 @@ use crate::ending::attach;
 use crate::error::{During, exception, keep_raised, raise};
 use crate::machine;
 use crate::resource::{DeviceMemoryResource, Owner, Tower, layers};
+use crate::sleep::Sleeper;
 
 /// A stack of resources: one made by a recipe, or that of another resource object.
 #[pyclass(extends = DeviceMemoryResource, subclass, frozen, module = "alluvion._alluvion")]
@@ -287,6 +288,13 @@ impl Stack {
     fn trim_to(slf: &Bound<'_, Self>, keep: usize) -> PyResult<usize> {
         let (owner, py) = (owner_of(slf)?, slf.py());
         raise(py, py.detach(|| owner.trim(keep)), During::Other)
+    }
+
+    /// Puts the stack to sleep, or what carries a tag.
+    #[pyo3(name = "_sleep")]
+    fn sleep(slf: &Bound<'_, Self>, tag: Option<String>, keeps: bool) -> PyResult<Sleeper> {
+        let (owner, py) = (owner_of(slf)?, slf.py());
+        raise(py, py.detach(|| Sleeper::begin(owner, tag.as_deref(), keeps)), During::Other)
     }
 
     /// The free and the total bytes of the memory that the stack draws on.

@@ -44,7 +44,7 @@ from alluvion._program import ProgramFailed, doctor, draw, replay, run, tune
 from alluvion._sharing import Shared, Sharing, open_shared, receive_shared, send_shared, sharing, sharing_figures, sweep_shared
 from alluvion._simulated import Access, Hazard, HazardError, Simulated, simulated
 from alluvion._snapshot import Snapshot
-from alluvion._stack import Block, Call, Limit, Stack, Statistics, TagStatistics, Violation, resource
+from alluvion._stack import Block, Call, Limit, Sleeper, Stack, Statistics, TagStatistics, Violation, resource
 from alluvion._tag import current_tag, tag
 from alluvion._using import using
 
@@ -65,6 +65,7 @@ __all__ = [
     "Shared",
     "Sharing",
     "Simulated",
+    "Sleeper",
     "Snapshot",
     "Stack",
     "Statistics",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Self
+from typing import Any, Callable, Literal, NamedTuple, Self
 
 from alluvion import _alluvion
+from alluvion._alluvion import Sleeper
 from alluvion._snapshot import Snapshot
 from alluvion.errors import OutOfMemory
 
@@ -231,6 +232,40 @@ class Stack(_alluvion.Stack):
     def trim(self, keep: int | str = 0) -> int:
         """Gives memory that nobody uses back, down to `keep` bytes. Returns how many bytes went."""
         return self._trim_to(_alluvion.parse_bytes(keep))
+
+    def sleep(self, tag: str | None = None, *, keep: Literal["host", "nothing"] = "host") -> Sleeper:
+        """Gives the memory of the stack back to the device, and keeps the addresses: of all blocks, or of those that carry a tag.
+
+        - `tag`: as in `alluvion.tag`; scopes within each other have semicolons between them, `"load;join"`. The `tracking` layer knows the
+          tags, or the pool itself. The rest of the stack goes on. Without a tag all of it sleeps, and refuses requests by an
+          `alluvion.errors.Asleep` until it is awake.
+        - `keep`: `"host"` copies the contents to pinned memory, from which `wake` restores them; after `"nothing"` they are arbitrary.
+
+        It waits for all work on the device. **Whoever calls it promises** that until the blocks are awake no work uses them, and that no
+        thread frees one while it runs: a kernel that does is the end of the process's context. A captured graph may be launched
+        again once they are awake. The stack is a pool over pages, `pool | mapped`, under any layers that pass blocks on.
+
+        The answer wakes them: by `wake()`, or at the end of a `with` block. One that is dropped before leaves its blocks without memory until
+        they are freed.
+
+        >>> import alluvion
+        >>> with alluvion.simulated():
+        ...     stack = alluvion.resource("stats | tracking | pool | mapped")
+        ...     with alluvion.using(stack), alluvion.tag("weights"):
+        ...         weights = alluvion.rmm.DeviceBuffer.to_device(b"abc")
+        ...     sleeper = stack.sleep("weights")
+        ...     print(sleeper)
+        ...     sleeper.wake()
+        ...     print(weights.tobytes())
+        ...     del weights, sleeper, stack
+        Sleeper(3 bytes in 1 block, asleep)
+        b'abc'
+        """
+        if keep not in ("host", "nothing"):
+            raise ValueError(f'keep is "host" or "nothing", and not {keep!r}')
+        if tag is not None and not isinstance(tag, str):
+            raise TypeError(f"a tag is a str, and not {type(tag).__name__}")
+        return self._sleep(tag, keep == "host")
 
     def describe(self) -> str:
         """The stack, a layer a line, outermost first."""
