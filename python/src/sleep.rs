@@ -79,7 +79,7 @@ impl Sleeper {
         self.blocks
     }
 
-    /// Their bytes.
+    /// Their bytes, each rounded up to 256.
     #[getter]
     fn bytes(&self) -> usize {
         self.bytes

@@ -258,7 +258,7 @@ class Stack(_alluvion.Stack):
         ...     sleeper.wake()
         ...     print(weights.tobytes())
         ...     del weights, sleeper, stack
-        Sleeper(3 bytes in 1 block, asleep)
+        Sleeper(256 bytes in 1 block, asleep)
         b'abc'
         """
         if keep not in ("host", "nothing"):
