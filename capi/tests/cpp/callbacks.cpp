@@ -77,7 +77,7 @@ void sources() {
         source.deallocate(stream, block, 1000, 64);
         EXPECT(record.frees == 1);
         block = source.allocate(stream_view{}, 8);
-        EXPECT(stream_view(record.last_stream).is_default());
+        EXPECT(stream_view(record.last_stream).is_default() && record.last_stream == stream_view{}.value());
         source.deallocate(stream_view{}, block, 8);
 
         auto const answers = [&](int what, auto &&matches) {

@@ -74,9 +74,9 @@ alv_status allocate(void *user, std::size_t bytes, std::size_t align, alv_cuda_s
     try {
         Source &source = *static_cast<Source *>(user);
         if constexpr (takes_stream_first<Source>) {
-            *out = source.allocate(stream_view::of_library(stream), bytes, align);
+            *out = source.allocate(stream_view::as_written(stream), bytes, align);
         } else {
-            *out = source.allocate_async(bytes, align, stream_view::of_library(stream));
+            *out = source.allocate_async(bytes, align, stream_view::as_written(stream));
         }
         return ALV_OK;
     } catch (...) {
@@ -89,9 +89,9 @@ void deallocate(void *user, void *block, std::size_t bytes, std::size_t align, a
     try {
         Source &source = *static_cast<Source *>(user);
         if constexpr (takes_stream_first<Source>) {
-            source.deallocate(stream_view::of_library(stream), block, bytes, align);
+            source.deallocate(stream_view::as_written(stream), block, bytes, align);
         } else {
-            source.deallocate_async(block, bytes, align, stream_view::of_library(stream));
+            source.deallocate_async(block, bytes, align, stream_view::as_written(stream));
         }
     } catch (...) {
         // The block is the source's again, whatever it did with it: there is nobody to tell.

@@ -132,6 +132,16 @@ public:
 #endif
     }
 
+    /// The same for a function of the program's: the default stream of this file is 0 there, as the program writes it.
+    [[nodiscard]] static stream_view as_written(alv_cuda_stream stream) noexcept {
+        stream_view const known = of_library(stream);
+#if ALLUVION_PER_THREAD_DEFAULT_STREAM
+        return known.is_per_thread_default() ? stream_view() : known;
+#else
+        return known.is_default() ? stream_view() : known;
+#endif
+    }
+
     /// The stream that 0 means in a file that is compiled without per-thread default streams.
     [[nodiscard]] static stream_view legacy() noexcept { return stream_view(reinterpret_cast<alv_cuda_stream>(1)); }
 
