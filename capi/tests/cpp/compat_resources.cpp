@@ -423,7 +423,8 @@ void allocators() {
     EXPECT(rmm::mr::polymorphic_allocator<int>{} != allocator);
     allocator.deallocate(block, 100, on_default);
 
-    rmm::mr::stream_allocator_adaptor<rmm::mr::polymorphic_allocator<int>> on_stream{allocator, on_default};
+    auto on_stream = rmm::mr::stream_allocator_adaptor(allocator, on_default);
+    static_assert(std::is_same_v<decltype(on_stream), rmm::mr::stream_allocator_adaptor<rmm::mr::polymorphic_allocator<int>>>);
     using of_char = std::allocator_traits<decltype(on_stream)>::rebind_alloc<char>;
     of_char bytes{on_stream};
     char *text = bytes.allocate(100);

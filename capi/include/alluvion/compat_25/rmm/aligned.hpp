@@ -5,4 +5,13 @@
 #include "detail/age.hpp"
 #include "../../compat/rmm/aligned.hpp"
 
+#include <cstddef>
+
+namespace rmm {
+
+/// What memory of the host is aligned to, unless a program asks for more.
+static constexpr std::size_t RMM_DEFAULT_HOST_ALIGNMENT{alignof(std::max_align_t)};
+
+} // namespace rmm
+
 #endif

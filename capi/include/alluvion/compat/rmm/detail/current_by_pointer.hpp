@@ -30,6 +30,8 @@ struct ALLUVION_VISIBLE current_objects {
     /// Those that nobody else has: of handles that came from elsewhere, and of what is no object. They stay, for somebody may have a pointer,
     /// and set it again.
     std::vector<by_pointer> kept;
+    /// Those of the devices that `first_of` was asked for.
+    std::map<int, by_pointer> first;
 
     static current_objects &get() {
         static current_objects *const all = new current_objects;
@@ -64,6 +66,23 @@ struct ALLUVION_VISIBLE current_objects {
             std::swap(now, next.front());
             before.push_back(std::move(next.front()));
         }
+        return object;
+    }
+
+    /// What a device allocates from before anybody sets another resource. The library has no question for it: where another one is set, that is
+    /// taken off for a moment, which a request by another thread may see.
+    by_pointer first_of(cuda_device_id device) {
+        std::lock_guard<std::mutex> const held(lock);
+        auto const found = first.find(device.value());
+        if (found != first.end()) {
+            return found->second;
+        }
+        alv_resource *previous = nullptr;
+        check(alv_reset_current_resource(device.value(), &previous));
+        resource const now = resource::adopt(previous);
+        by_pointer const object = first.emplace(device.value(), object_for(resource::current(device.value()))).first->second;
+        check(alv_set_current_resource(device.value(), now.native_handle(), &previous));
+        alv_resource_release(previous);
         return object;
     }
 

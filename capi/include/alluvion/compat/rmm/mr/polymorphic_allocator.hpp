@@ -4,6 +4,8 @@
 
 #include "../detail/allocation.hpp"
 
+#include <memory>
+
 ALLUVION_COMPAT_RMM_BEGIN
 namespace mr {
 
@@ -11,9 +13,22 @@ namespace mr {
 template <class T>
 using polymorphic_allocator = ::alluvion::basic_polymorphic_allocator<T, ::rmm::detail::allocation>;
 
-/// Such an allocator on one stream, as one of the standard library.
+/// Such an allocator on one stream, as one of the standard library. A class of its own, so that a program may leave the type out.
 template <class Allocator>
-using stream_allocator_adaptor = ::alluvion::basic_stream_allocator_adaptor<Allocator, cuda_stream_view>;
+class stream_allocator_adaptor : public ::alluvion::basic_stream_allocator_adaptor<Allocator, cuda_stream_view> {
+    using base = ::alluvion::basic_stream_allocator_adaptor<Allocator, cuda_stream_view>;
+
+public:
+    using base::base;
+
+    template <class Other>
+    struct rebind {
+        using other = stream_allocator_adaptor<typename std::allocator_traits<Allocator>::template rebind_alloc<Other>>;
+    };
+};
+
+template <class Allocator>
+stream_allocator_adaptor(Allocator const &, cuda_stream_view) -> stream_allocator_adaptor<Allocator>;
 
 } // namespace mr
 ALLUVION_COMPAT_RMM_END

@@ -5,6 +5,7 @@
 #include "../../detail/age.hpp"
 #include "../../../../compat/rmm/mr/cuda_async_memory_resource.hpp"
 #include "../../detail/layer.hpp"
+#include "../../detail/runtime_async_alloc.hpp"
 
 #include <cstddef>
 #include <optional>

@@ -5,6 +5,19 @@
 #include "../../detail/age.hpp"
 #include "../../../../compat/rmm/mr/per_device_resource.hpp"
 
+ALLUVION_COMPAT_RMM_BEGIN
+namespace mr {
+namespace detail {
+
+/// What the current device allocates from before anybody sets another resource.
+inline device_memory_resource *initial_resource() {
+    return ::rmm::detail::current_objects::get().first_of(get_current_cuda_device());
+}
+
+} // namespace detail
+} // namespace mr
+ALLUVION_COMPAT_RMM_END
+
 #include "../../detail/usual.hpp"
 
 #endif

@@ -11,11 +11,43 @@
 #include <utility>
 
 ALLUVION_COMPAT_RMM_BEGIN
+namespace detail {
+
+#if ALLUVION_CCCL
+
+/// The properties of CCCL's that a pool has: those of its upstream. Its base says of every resource that a device reaches its memory.
+template <class Pool, bool HostReaches>
+struct reached_by_host {};
+template <class Pool>
+struct reached_by_host<Pool, true> {
+    friend void get_property(Pool const &, ::cuda::mr::host_accessible) noexcept {}
+};
+
+template <class Pool, bool DeviceReaches>
+struct reached_by_device {};
+template <class Pool>
+struct reached_by_device<Pool, false> {
+    friend void get_property(Pool const &, ::cuda::mr::device_accessible) = delete;
+};
+
+template <class Pool, class Upstream>
+struct reached_as_upstream : reached_by_host<Pool, ::cuda::has_property<Upstream, ::cuda::mr::host_accessible>>,
+                             reached_by_device<Pool, ::cuda::has_property<Upstream, ::cuda::mr::device_accessible>> {};
+
+#else
+
+template <class Pool, class Upstream>
+struct reached_as_upstream {};
+
+#endif
+
+} // namespace detail
 namespace mr {
 
 /// Takes memory of its upstream in large pieces, and serves requests of every size from it.
 template <class Upstream>
-class pool_memory_resource final : public ::rmm::detail::suballocator<Upstream, handles::pool_memory_resource> {
+class pool_memory_resource final : public ::rmm::detail::suballocator<Upstream, handles::pool_memory_resource>,
+                                   private ::rmm::detail::reached_as_upstream<pool_memory_resource<Upstream>, Upstream> {
     using base = ::rmm::detail::suballocator<Upstream, handles::pool_memory_resource>;
 
 public:

@@ -8,6 +8,14 @@
 
 ALLUVION_COMPAT_RMM_BEGIN
 namespace mr {
+namespace detail {
+
+/// Whether a device reaches ordinary memory of the host.
+inline bool is_system_memory_supported(cuda_device_id device) {
+    return ::rmm::detail::is_had("system", device);
+}
+
+} // namespace detail
 
 /// Ordinary memory of the host, on a machine whose device reaches it: another one is a `logic_error`.
 class system_memory_resource final : public ::rmm::detail::object_of_each_device<handles::system_memory_resource> {};
