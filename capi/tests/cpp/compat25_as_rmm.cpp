@@ -1,29 +1,38 @@
-// What do programs of RMM 25.12 and before count on, besides the classes? What is said of a pool, a stream and a block, and the macros of
-// its errors, on a simulated machine.
+// What do programs of RMM 25.12 and before count on, besides the classes? What is said of a pool, a stream and a block, the macros of its
+// errors, requests that are too large, and memory of the host below a pool, on a simulated machine.
 #include <rmm/aligned.hpp>
 #include <rmm/cuda_stream.hpp>
 #include <rmm/detail/error.hpp>
 #include <rmm/device_buffer.hpp>
 #include <rmm/mr/device/aligned_resource_adaptor.hpp>
+#include <rmm/mr/device/arena_memory_resource.hpp>
 #include <rmm/mr/device/callback_memory_resource.hpp>
 #include <rmm/mr/device/cuda_async_memory_resource.hpp>
+#include <rmm/mr/device/failure_callback_resource_adaptor.hpp>
+#include <rmm/mr/device/limiting_resource_adaptor.hpp>
+#include <rmm/mr/device/logging_resource_adaptor.hpp>
 #include <rmm/mr/device/per_device_resource.hpp>
 #include <rmm/mr/device/polymorphic_allocator.hpp>
 #include <rmm/mr/device/pool_memory_resource.hpp>
 #include <rmm/mr/device/statistics_resource_adaptor.hpp>
 #include <rmm/mr/device/system_memory_resource.hpp>
 #include <rmm/mr/device/tracking_resource_adaptor.hpp>
+#include <rmm/mr/host/new_delete_resource.hpp>
+#include <rmm/mr/host/pinned_memory_resource.hpp>
 #include <rmm/mr/pinned_host_memory_resource.hpp>
 
 #include "expect.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <fstream>
 #include <memory>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -44,6 +53,7 @@ struct anywhere {
 };
 static_assert(over<mr::cuda_memory_resource, cuda::mr::device_accessible> && !over<mr::cuda_memory_resource, cuda::mr::host_accessible>);
 static_assert(over<mr::pinned_host_memory_resource, cuda::mr::host_accessible>);
+static_assert(over<mr::pinned_memory_resource, cuda::mr::device_accessible> && over<mr::pinned_memory_resource, cuda::mr::host_accessible>);
 static_assert(!over<anywhere, cuda::mr::device_accessible> && !over<anywhere, cuda::mr::host_accessible>);
 #endif
 
@@ -60,6 +70,8 @@ static char const *cudaGetErrorString(cudaError_t) { return "and a text"; }
 
 namespace {
 
+constexpr std::size_t kib = std::size_t{1} << 10;
+constexpr std::size_t mib = std::size_t{1} << 20;
 constexpr rmm::cuda_stream_view on_default{};
 
 /// Memory of the device that notes how it was asked last, and may begin its blocks late.
@@ -143,6 +155,25 @@ void as_the_program_wrote() {
     EXPECT(named == on_default && mine.out == 0);
 }
 
+void asked_about_too_much() {
+    test::sim sim;
+    mr::cuda_memory_resource cuda;
+    int asked = 0;
+    auto const once = [](std::size_t, void *count) { return ++*static_cast<int *>(count) == 1; };
+    mr::failure_callback_resource_adaptor<mr::cuda_memory_resource, rmm::bad_alloc> asks{&cuda, once, &asked};
+    EXPECT(test::throws<rmm::out_of_memory>([&] { static_cast<void>(asks.allocate(std::size_t{1} << 40)); }) && asked == 2);
+    // One that always says yes is asked no more in the end.
+    auto const always = [](std::size_t, void *count) { return ++*static_cast<int *>(count) != 0; };
+    asked = 0;
+    mr::failure_callback_resource_adaptor<mr::cuda_memory_resource, rmm::bad_alloc> hopes{&cuda, always, &asked};
+    EXPECT(test::throws<rmm::out_of_memory>([&] { rmm::device_buffer much(std::size_t{1} << 40, on_default, &hopes); }));
+    EXPECT(asked > 0 && asked < 10);
+    // One that throws has freed nothing.
+    mr::failure_callback_resource_adaptor<mr::cuda_memory_resource, rmm::bad_alloc> throwing{
+        &cuda, [](std::size_t, void *) -> bool { throw std::runtime_error("no"); }, nullptr};
+    EXPECT(test::throws<rmm::out_of_memory>([&] { static_cast<void>(throwing.allocate(std::size_t{1} << 40)); }));
+}
+
 void what_is_said() {
     test::sim sim(2);
     mr::cuda_memory_resource cuda;
@@ -160,6 +191,8 @@ void what_is_said() {
     }
     EXPECT(rmm::detail::runtime_async_alloc::is_supported() && rmm::detail::async_alloc::is_supported());
     EXPECT(!mr::detail::is_system_memory_supported(rmm::get_current_cuda_device()));
+    EXPECT(test::throws<rmm::logic_error>([&] { mr::arena_memory_resource small(&cuda, 256); }));
+    mr::arena_memory_resource least(&cuda, mib);
 
     // The first resource of a device stays what it is, whatever is current.
     mr::device_memory_resource *const first = mr::get_current_device_resource();
@@ -171,6 +204,22 @@ void what_is_said() {
     EXPECT(mr::reset_current_device_resource() == &counted && mr::get_current_device_resource() == first);
     rmm::cuda_set_device_raii const there(rmm::cuda_device_id{1});
     EXPECT(mr::detail::initial_resource() != first && mr::detail::initial_resource() == mr::get_current_device_resource());
+}
+
+void logs_in_folders() {
+    test::sim sim;
+    mr::cuda_memory_resource cuda;
+    std::string const folder = "compat25-logs-" + std::to_string(reinterpret_cast<std::uintptr_t>(&cuda));
+    for (int count = 0; count < 2; ++count) {
+        auto log = mr::make_logging_adaptor(&cuda, folder + "/of/program.csv");
+        { rmm::device_buffer buffer(1000, on_default, &log); }
+        log.flush();
+        std::string first;
+        EXPECT(std::getline(std::ifstream(folder + "/of/program.csv"), first) && first == log.header());
+    }
+    std::remove((folder + "/of/program.csv").c_str());
+    rmdir((folder + "/of").c_str());
+    rmdir(folder.c_str());
 }
 
 void allocators() {
@@ -187,12 +236,37 @@ void allocators() {
     doubles.deallocate(numbers, 10);
 }
 
+void memory_of_the_host() {
+    test::sim sim;
+    static_assert(rmm::RMM_DEFAULT_HOST_ALIGNMENT == alignof(std::max_align_t));
+    mr::new_delete_resource ordinary;
+    mr::pinned_memory_resource pinned;
+    for (mr::host_memory_resource *each : std::initializer_list<mr::host_memory_resource *>{&ordinary, &pinned}) {
+        void *const block = each->allocate(100, 257);
+        EXPECT(rmm::is_pointer_aligned(block, rmm::RMM_DEFAULT_HOST_ALIGNMENT));
+        each->deallocate(block, 100, 257);
+    }
+    rmm::cuda_stream stream;
+    mr::pool_memory_resource<mr::pinned_memory_resource> pool{&pinned, mib, mib};
+    mr::pool_memory_resource<mr::pinned_memory_resource> second{pinned, 64 * kib};
+    EXPECT(pool.pool_size() == mib && second.pool_size() == 64 * kib);
+    auto *const text = static_cast<char *>(pool.allocate(100, stream));
+    text[99] = 'x';
+    EXPECT(text[99] == 'x');
+    pool.deallocate(text, 100, stream);
+    rmm::device_buffer const buffer(100, stream, &pool);
+    EXPECT(buffer.data() != nullptr);
+}
+
 } // namespace
 
 int main() {
     macros();
     as_the_program_wrote();
+    asked_about_too_much();
     what_is_said();
+    logs_in_folders();
     allocators();
+    memory_of_the_host();
     return test::failures == 0 ? 0 : 1;
 }

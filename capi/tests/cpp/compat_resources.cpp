@@ -303,6 +303,13 @@ void handlers() {
     helped.deallocate(on_default, block, 500 * kib);
     helped.deallocate(on_default, second, 500 * kib);
 
+    // One of a base is asked about what is too large, too, though not for ever.
+    int asked = 0;
+    rmm::mr::failure_callback_resource_adaptor<rmm::bad_alloc> always{
+        limited, [](std::size_t, void *count) { return ++*static_cast<int *>(count) != 0; }, &asked};
+    EXPECT(test::throws<rmm::out_of_memory>([&] { static_cast<void>(always.allocate(on_default, 2 * mib)); }));
+    EXPECT(asked == 2);
+
     // One that throws has freed nothing.
     rmm::mr::failure_callback_resource_adaptor<std::bad_alloc> throwing{
         limited, [](std::size_t, void *) -> bool { throw std::runtime_error("no"); }, nullptr};

@@ -65,19 +65,39 @@ private:
         if constexpr (std::is_same_v<ExceptionType, ::rmm::out_of_memory>) {
             return allocate();
         } else {
-            for (;;) {
+            for (int hopeless = 0;;) {
                 try {
                     return allocate();
                 } catch (::rmm::out_of_memory const &) {
-                    throw;
+                    // The library asks nobody about a request that alone is too large. A function may answer true for ever.
+                    if (!is_too_large() || hopeless++ == most_hopeless || !frees(bytes)) {
+                        throw;
+                    }
                 } catch (ExceptionType const &) {
-                    if (!(*callback_)(bytes, argument_)) {
+                    if (!frees(bytes)) {
                         throw;
                     }
                 }
             }
         }
     }
+
+    /// Whether the function says that it has freed memory. Where it throws, it has not.
+    [[nodiscard]] bool frees(std::size_t bytes) const noexcept {
+        try {
+            return (*callback_)(bytes, argument_);
+        } catch (...) {
+            return false;
+        }
+    }
+
+    /// Whether the last request of this thread that failed is more than can ever be had.
+    static bool is_too_large() noexcept {
+        alv_oom_report report = ALV_INIT(alv_oom_report);
+        return alv_last_out_of_memory(&report) == ALV_OK && report.cause == ALV_CAUSE_TOO_LARGE;
+    }
+
+    static constexpr int most_hopeless = 2;
 
     shared_callback_t callback_;
     void *argument_;

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string>
+#include <sys/stat.h>
 #include <utility>
 
 ALLUVION_COMPAT_RMM_BEGIN
@@ -17,7 +18,7 @@ public:
     /// A thread of the log writes it, which no allocation waits for: `auto_flush` changes nothing. `flush` waits.
     logging_resource_adaptor(::rmm::detail::any_resource upstream, std::string const &filename = get_default_filename(),
                              [[maybe_unused]] bool auto_flush = false)
-        : adaptor("logging(file=" + ::rmm::detail::quoted(filename) + ")", std::move(upstream), ::rmm::detail::blocks::handed_on) {}
+        : adaptor("logging(file=" + ::rmm::detail::quoted(in_its_folder(filename)) + ")", std::move(upstream), ::rmm::detail::blocks::handed_on) {}
 
     /// Writes what has happened so far.
     void flush() { flush_log(); }
@@ -32,6 +33,15 @@ public:
             throw logic_error("a log without a name, and no RMM_LOG_FILE in the environment");
         }
         return named;
+    }
+
+private:
+    /// Makes the folders of a file that are missing, as RMM's log does. Where that fails, opening the file says why.
+    static std::string const &in_its_folder(std::string const &filename) {
+        for (std::size_t end = filename.find('/', 1); end != std::string::npos; end = filename.find('/', end + 1)) {
+            static_cast<void>(::mkdir(filename.substr(0, end).c_str(), 0777));
+        }
+        return filename;
     }
 };
 

@@ -3,6 +3,7 @@
 #define ALLUVION_COMPAT_25_RMM_MR_HOST_HOST_MEMORY_RESOURCE_HPP
 
 #include "../../detail/age.hpp"
+#include "../../../../compat/rmm/aligned.hpp"
 
 #include <cstddef>
 
@@ -33,6 +34,12 @@ public:
 #if ALLUVION_CCCL
     friend void get_property(host_memory_resource const &, ::cuda::mr::host_accessible) noexcept {}
 #endif
+
+protected:
+    /// An alignment that is no power of two is that of `std::max_align_t`, as in RMM.
+    [[nodiscard]] static constexpr std::size_t supported(std::size_t alignment) noexcept {
+        return is_supported_alignment(alignment) ? alignment : alignof(std::max_align_t);
+    }
 
 private:
     virtual void *do_allocate(std::size_t bytes, std::size_t alignment = alignof(std::max_align_t)) = 0;

@@ -4,7 +4,6 @@
 
 #include "../../detail/age.hpp"
 #include "host_memory_resource.hpp"
-#include "../../../../compat/rmm/aligned.hpp"
 #include "../../../../compat/rmm/error.hpp"
 
 #include <new>
@@ -16,20 +15,15 @@ namespace mr {
 /// Memory of the global `operator new`. Two are equal.
 class new_delete_resource final : public host_memory_resource {
 private:
-    /// An alignment that is no power of two is that of `std::max_align_t`, as in RMM.
-    static std::align_val_t aligned(std::size_t alignment) noexcept {
-        return std::align_val_t{is_supported_alignment(alignment) ? alignment : alignof(std::max_align_t)};
-    }
-
     void *do_allocate(std::size_t bytes, std::size_t alignment) override {
         try {
-            return ::operator new(bytes, aligned(alignment));
+            return ::operator new(bytes, std::align_val_t{supported(alignment)});
         } catch (std::bad_alloc const &) {
             throw out_of_memory("the host has no " + std::to_string(bytes) + " bytes");
         }
     }
     void do_deallocate(void *block, std::size_t bytes, std::size_t alignment) override {
-        ::operator delete(block, bytes, aligned(alignment));
+        ::operator delete(block, bytes, std::align_val_t{supported(alignment)});
     }
     [[nodiscard]] bool do_is_equal(host_memory_resource const &other) const noexcept override {
         return dynamic_cast<new_delete_resource const *>(&other) != nullptr;
