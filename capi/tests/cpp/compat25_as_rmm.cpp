@@ -2,6 +2,8 @@
 // errors, requests that are too large, and memory of the host below a pool, on a simulated machine.
 #include <rmm/aligned.hpp>
 #include <rmm/cuda_stream.hpp>
+#include <rmm/detail/aligned.hpp>
+#include <rmm/detail/cuda_util.hpp>
 #include <rmm/detail/error.hpp>
 #include <rmm/device_buffer.hpp>
 #include <rmm/mr/device/aligned_resource_adaptor.hpp>
@@ -26,8 +28,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <memory>
+#include <new>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -246,6 +250,25 @@ void memory_of_the_host() {
         EXPECT(rmm::is_pointer_aligned(block, rmm::RMM_DEFAULT_HOST_ALIGNMENT));
         each->deallocate(block, 100, 257);
     }
+    // Memory that an allocator of the program's cannot align.
+    static_assert(rmm::detail::align_up(100, 64) == 128 && rmm::detail::CUDA_ALLOCATION_ALIGNMENT == 256);
+    EXPECT(rmm::detail::available_device_memory() == rmm::available_device_memory());
+    for (std::size_t const alignment : {std::size_t{1}, std::size_t{16}, std::size_t{4096}}) {
+        void *begin = nullptr;
+        std::size_t asked = 0;
+        void *const block = rmm::detail::aligned_host_allocate(100, alignment, [&](std::size_t bytes) {
+            asked = bytes;
+            return begin = ::operator new(bytes);
+        });
+        EXPECT(rmm::detail::is_pointer_aligned(block, alignment) && asked >= 100 + alignment && block >= begin);
+        std::memset(block, 0xff, 100);
+        void *freed = nullptr;
+        rmm::detail::aligned_host_deallocate(block, 100, alignment, [&](void *of) { ::operator delete(freed = of); });
+        EXPECT(freed == begin);
+    }
+    auto const never = [](std::size_t) -> void * { throw std::runtime_error("no"); };
+    EXPECT(test::throws<rmm::bad_alloc>([&] { rmm::detail::aligned_allocate(~std::size_t{0} - 8, 16, never); }));
+
     rmm::cuda_stream stream;
     mr::pool_memory_resource<mr::pinned_memory_resource> pool{&pinned, mib, mib};
     mr::pool_memory_resource<mr::pinned_memory_resource> second{pinned, 64 * kib};

@@ -1,5 +1,7 @@
 // Are the resources of compat/rmm what RMM's are? Each class, the current resource, counters, handlers, and resources of the
 // program's own below and above them, on a simulated machine.
+#include <rmm/detail/aligned.hpp>
+#include <rmm/detail/error.hpp>
 #include <rmm/mr/aligned_resource_adaptor.hpp>
 #include <rmm/mr/arena_memory_resource.hpp>
 #include <rmm/mr/binning_memory_resource.hpp>
@@ -275,6 +277,18 @@ void logs() {
     std::remove(name);
 }
 
+void macros() {
+    int const number = 3;
+    RMM_EXPECTS(number == 3, "never");
+    EXPECT(test::throws<rmm::logic_error>([&] { RMM_EXPECTS(number % 2 == 0, "it is odd"); }, [](rmm::logic_error const &thrown) {
+        return test::contains(thrown.what(), "RMM failure at ") && test::contains(thrown.what(), ": it is odd");
+    }));
+    EXPECT(test::throws<rmm::out_of_range>([] { RMM_FAIL("it is odd", rmm::out_of_range); }));
+    void *const block = rmm::detail::aligned_host_allocate(100, 4096, [](std::size_t bytes) { return ::operator new(bytes); });
+    EXPECT(rmm::is_pointer_aligned(block, 4096));
+    rmm::detail::aligned_host_deallocate(block, 100, 4096, [](void *of) { ::operator delete(of); });
+}
+
 void handlers() {
     test::sim sim;
     rmm::mr::limiting_resource_adaptor limited{rmm::mr::cuda_memory_resource{}, mib};
@@ -537,6 +551,7 @@ int main() {
     statistics();
     layers();
     logs();
+    macros();
     handlers();
     callbacks();
     current();
