@@ -17,6 +17,7 @@
 #include "alluvion/cpp/resource.hpp"
 #include "alluvion/cpp/scope.hpp"
 #include "alluvion/cpp/shared.hpp"
+#include "alluvion/cpp/sleeper.hpp"
 #include "alluvion/cpp/stream.hpp"
 
 #endif

@@ -25,6 +25,7 @@
 //! | `current` | What does a device allocate from? |
 //! | `figures` | How is it doing now? |
 //! | `tag` | What is an allocation for? |
+//! | `sleep` | What of a stack sleeps, and until when? |
 //! | `plugin` | Who loads functions by their names? |
 //! | `legacy` | What if a program was written for the first RMM? |
 //!
@@ -56,6 +57,7 @@ mod record;
 mod resource;
 mod share;
 mod simulated;
+mod sleep;
 mod source;
 mod status;
 mod stream;
@@ -75,6 +77,7 @@ pub use plugin::*;
 pub use resource::*;
 pub use share::*;
 pub use simulated::*;
+pub use sleep::*;
 pub use source::*;
 pub use status::*;
 pub use stream::*;

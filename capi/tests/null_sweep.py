@@ -25,6 +25,7 @@ NULLABLE = {
     ("alv_resource_per_device", "machine"), ("alv_resource_per_device", "recipe"), ("alv_resource_per_device", "count"),
     ("alv_share_raw", "options"), ("alv_share_on", "options"), ("alv_shared_message", "needed"),
     ("alv_open_shared_raw", "options"), ("alv_open_shared_on", "options"),
+    ("alv_sleep", "tag"), ("alv_sleep", "keep_in"),
     ("alv_sharing_of", "machine"), ("alv_sharing_sweep", "machine"), ("alv_sharing_sweep", "freed"),
 }
 # What a function without a status answers to null, for each of its arguments or for one.
@@ -33,13 +34,15 @@ AS_NULL = {
     "alv_ledger_retain": "== NULL", "alv_stream_handle": "== NULL", "alv_resource_max_align": "== 0", "alv_sim_calls": "== 0",
     "alv_resource_equal": "== false", "alv_resource_host_accessible": "== false",
     "alv_shared_retain": "== NULL", "alv_imported_retain": "== NULL", "alv_shared_is_over": "== false",
-    "alv_shared_descriptor": "== -1",
+    "alv_shared_descriptor": "== -1", "alv_sleeper_retain": "== NULL",
     "alluvion_handler_alloc": "== ALV_INVALID_ARGUMENT", "alluvion_handler_free": "== ALV_OK",
     ("alluvion_torch_base_alloc", "block"): "== NULL", ("alluvion_torch_base_alloc", "size"): "!= NULL",
 }
 # Values by the type and the name of an argument, or by the type alone.
 VALUES = {
     "alv_ledger *": "ledger", "alv_ledger **": "&made.ledger",
+    "alv_resource * stack": "paged", "alv_resource * keep_in": "hosted", "char * tag": '"a_tag"',
+    "alv_sleeper *": "sleeper", "alv_sleeper **": "&made.sleeper", "alv_sleep_figures *": "&sleeping",
     "alv_machine *": "machine", "alv_resource *": "resource", "alv_stream *": "stream",
     "alv_shared *": "shared", "alv_shared **": "&made.shared", "alv_imported *": "imported", "alv_imported **": "&made.imported",
     "alv_resource ** stacks": "made.stacks", "size_t places": "2", "void * message": "message", "size_t length": "length",
@@ -86,6 +89,7 @@ static struct {
     alv_ledger *ledger;
     alv_shared *shared;
     alv_imported *imported;
+    alv_sleeper *sleeper;
     alv_resource *stacks[2];
     alv_cuda_stream bare;
     void *block;
@@ -97,6 +101,9 @@ static alv_ledger *ledger;
 /* A block that is shared by a process and opened by another: by the one whose machine is not chosen. */
 static alv_shared *shared;
 static alv_imported *imported;
+/* A stack over pages, memory to keep contents in, and what a tag of it has put to sleep. */
+static alv_resource *paged, *hosted;
+static alv_sleeper *sleeper;
 static alv_machine *exporter;
 static unsigned char message[ALV_MESSAGE_BYTES];
 static size_t length;
@@ -116,6 +123,7 @@ static void begin(void) {
     made.ledger = (alv_ledger *)(void *)place;
     made.shared = (alv_shared *)(void *)place;
     made.imported = (alv_imported *)(void *)place;
+    made.sleeper = (alv_sleeper *)(void *)place;
     made.stacks[0] = made.stacks[1] = (alv_resource *)(void *)place;
     made.bare = (alv_cuda_stream)(void *)place;
     made.block = place;
@@ -127,7 +135,7 @@ static void nothing_was_given(void) {
     EXPECT(is_null_or_untouched(made.machine) && is_null_or_untouched(made.resource) && is_null_or_untouched(made.stream) &&
            is_null_or_untouched(made.ledger) && is_null_or_untouched(made.bare) && is_null_or_untouched(made.block) &&
            is_null_or_untouched(made.shared) && is_null_or_untouched(made.imported) &&
-           is_null_or_untouched(made.stacks[0]) && is_null_or_untouched(made.stacks[1]));
+           is_null_or_untouched(made.sleeper) && is_null_or_untouched(made.stacks[0]) && is_null_or_untouched(made.stacks[1]));
 }
 
 /* Lets go of what a call that allows null has given. */
@@ -141,6 +149,7 @@ static void end(void) {
         alv_shared_release(made.shared);
     }
     if (!is_null_or_untouched(made.imported)) alv_imported_release(made.imported);
+    if (!is_null_or_untouched(made.sleeper)) alv_sleeper_release(made.sleeper);
     for (int at = 0; at < 2; at++) {
         if (!is_null_or_untouched(made.stacks[at])) alv_resource_release(made.stacks[at]);
     }
@@ -165,6 +174,10 @@ int main(int count, char **arguments) {
     OK(alv_share(of_exporter, lent, 4096, 0, NULL, NULL, &shared));
     OK(alv_shared_message(shared, message, sizeof message, &length));
     OK(alv_open_shared(0, message, length, -1, NULL, NULL, &imported));
+    paged = stack("tracking | pool | mapped");
+    hosted = stack("pool | pinned");
+    OK(alv_sleep(paged, "a_tag", NULL, &sleeper));
+    alv_sleep_figures sleeping = ALV_INIT(alv_sleep_figures);
     alv_message told = ALV_INIT(alv_message);
     alv_range range = ALV_INIT(alv_range);
     alv_sharing sharing = ALV_INIT(alv_sharing);
@@ -198,6 +211,9 @@ int main(int count, char **arguments) {
     alv_ledger_release(ledger);
     alv_deallocate(resource, block, 4096, 0, NULL);
     alv_stream_release(stream);
+    alv_sleeper_release(sleeper);
+    alv_resource_release(paged);
+    alv_resource_release(hosted);
     alv_resource_release(resource);
     clean(machine);
     puts("nulls: @COUNT@ arguments of @FUNCTIONS@ functions: ok");

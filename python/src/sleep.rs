@@ -2,24 +2,19 @@
 
 #![expect(unsafe_code, reason = "puts blocks to sleep that a program has the addresses of")]
 
-use std::sync::{Mutex, PoisonError};
-
 use alluvion::compose::StackSleeper;
 use alluvion::tag::Tag as CoreTag;
 use alluvion::{AnyResource, Error, SleepConfig};
 use pyo3::prelude::*;
 
-use crate::error::{During, named, raise};
+use crate::error::{During, raise};
 use crate::pinned;
 
 /// What one call has put to sleep.
 #[pyclass(frozen, weakref, module = "alluvion._alluvion")]
 pub(crate) struct Sleeper {
-    /// `None` while a thread wakes it. Held for an exchange, and never while anything waits.
-    sleeper: Mutex<Option<StackSleeper>>,
-    blocks: usize,
-    bytes: usize,
-    kept_bytes: usize,
+    /// `None` in the destructor alone.
+    sleeper: Option<StackSleeper>,
 }
 
 impl Sleeper {
@@ -39,13 +34,7 @@ impl Sleeper {
         // SAFETY: who calls `sleep` in Python promises that no work uses what sleeps, and frees none of it meanwhile, by the method's
         // text: as with every address that a program has there.
         let sleeper = unsafe { stack.sleep(config) }?;
-        let record = sleeper.record();
-        let (blocks, bytes, kept_bytes) = (record.blocks(), record.bytes(), record.kept_bytes());
-        Ok(Self { sleeper: Mutex::new(Some(sleeper)), blocks, bytes, kept_bytes })
-    }
-
-    fn exchange(&self, sleeper: Option<StackSleeper>) -> Option<StackSleeper> {
-        core::mem::replace(&mut *self.sleeper.lock().unwrap_or_else(PoisonError::into_inner), sleeper)
+        Ok(Self { sleeper: Some(sleeper) })
     }
 }
 
@@ -55,40 +44,32 @@ impl Sleeper {
     /// if they are awake. If memory is short it is a `MemoryError`; everything sleeps on then, nothing is lost, and it can be called
     /// again.
     fn wake(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(mut sleeper) = self.exchange(None) else {
-            return Err(named(py, "InUse", "another thread wakes these blocks now"));
-        };
-        let (sleeper, woken) = py.detach(move || {
-            let woken = sleeper.wake();
-            (sleeper, woken)
-        });
-        self.exchange(Some(sleeper));
+        let woken = py.detach(|| self.sleeper.as_ref().map_or(Ok(()), StackSleeper::wake));
         raise(py, woken, During::Allocation)
     }
 
     /// Whether the blocks have no memory now.
     #[getter]
     fn is_asleep(&self) -> bool {
-        let sleeper = self.sleeper.lock().unwrap_or_else(PoisonError::into_inner);
-        sleeper.as_ref().is_none_or(StackSleeper::is_asleep)
+        self.sleeper.as_ref().is_some_and(StackSleeper::is_asleep)
     }
 
     /// How many blocks were put to sleep.
     #[getter]
     fn blocks(&self) -> usize {
-        self.blocks
+        self.sleeper.as_ref().map_or(0, StackSleeper::blocks)
     }
 
     /// Their bytes, each rounded up to 256.
     #[getter]
     fn bytes(&self) -> usize {
-        self.bytes
+        self.sleeper.as_ref().map_or(0, StackSleeper::bytes)
     }
 
     /// The bytes of the host that their contents went to: 0 if nothing was kept.
     #[getter]
     fn kept_bytes(&self) -> usize {
-        self.kept_bytes
+        self.sleeper.as_ref().map_or(0, StackSleeper::kept_bytes)
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -107,14 +88,14 @@ impl Sleeper {
 
     fn __repr__(&self) -> String {
         let state = if self.is_asleep() { "asleep" } else { "awake" };
-        let plural = if self.blocks == 1 { "" } else { "s" };
-        format!("Sleeper({} bytes in {} block{plural}, {state})", self.bytes, self.blocks)
+        let plural = if self.blocks() == 1 { "" } else { "s" };
+        format!("Sleeper({} bytes in {} block{plural}, {state})", self.bytes(), self.blocks())
     }
 }
 
 impl Drop for Sleeper {
     fn drop(&mut self) {
-        if let Some(sleeper) = self.exchange(None) {
+        if let Some(sleeper) = self.sleeper.take() {
             // The pinned memory and the last handle of the stack may wait. Attached already, or the interpreter is going and the closure
             // is dropped with the sleeper in it.
             let _ = Python::try_attach(|py| py.detach(move || drop(sleeper)));

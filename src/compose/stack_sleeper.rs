@@ -10,18 +10,23 @@ use crate::error::Error;
 use crate::resource::{AnyResource, Resource, SleepRecord, Sleeping, Tagged};
 use crate::size::Size;
 use crate::suballoc::SleepConfig;
+use crate::sync::Mutex;
 use crate::tag::BlockTags;
 
 /// Blocks of a stack that sleep: [`AnyResource::sleep`]. They have their addresses and no memory, until [`wake`](Self::wake).
 ///
-/// It is what [`Sleeper`](crate::Sleeper) is for a pool, and it keeps the stack. One that is dropped leaves its blocks without memory
-/// until they are freed, and loses what was kept of them; a stack that slept as a whole serves requests again. One that is leaked leaks
-/// what was kept, and the stack sleeps on.
+/// It is what [`Sleeper`](crate::Sleeper) is for a pool, it keeps the stack, and any thread may wake it. One that is dropped leaves its
+/// blocks without memory until they are freed, and loses what was kept of them; a stack that slept as a whole serves requests again. One
+/// that is leaked leaks what was kept, and the stack sleeps on.
 #[must_use = "the contents are lost with it"]
 pub struct StackSleeper {
-    // Before the stack, and what is kept before both: it may come from a resource that the stack has.
-    record: SleepRecord<'static>,
+    /// `None` while a thread wakes the blocks. Held for an exchange, and never while anything waits or foreign code runs.
+    /// Before the stack, which may have what is kept.
+    record: Mutex<Option<SleepRecord<'static>>>,
     stack: AnyResource,
+    blocks: usize,
+    bytes: usize,
+    kept_bytes: usize,
 }
 
 static_assertions::assert_impl_all!(StackSleeper: Send, Sync);
@@ -49,8 +54,8 @@ impl AnyResource {
     ///
     /// let config = SleepConfig::default().keep_in(Pinned::new(&device)?).tag(tag);
     /// // SAFETY: no work uses `weights` until it is awake.
-    /// let mut sleeper = unsafe { stack.sleep(config) }?;
-    /// assert_eq!((sleeper.record().blocks(), sleeper.record().kept_bytes()), (1, 4 << 20));
+    /// let sleeper = unsafe { stack.sleep(config) }?;
+    /// assert_eq!((sleeper.blocks(), sleeper.kept_bytes()), (1, 4 << 20));
     /// sleeper.wake()?;
     /// assert_eq!(weights.front(&stream)?, 7);
     /// # Ok::<(), alluvion::Error>(())
@@ -68,7 +73,8 @@ impl AnyResource {
         let tagged = config.tagged().map(|Tagged { tag, by }| Tagged { tag, by: by.or(by_layer) });
         // SAFETY: the caller's promises.
         let record = unsafe { sleeping(self)?.sleep_all(tagged, config.keep) }?;
-        Ok(StackSleeper { record, stack: self.clone() })
+        let (blocks, bytes, kept_bytes) = (record.blocks(), record.bytes(), record.kept_bytes());
+        Ok(StackSleeper { record: Mutex::new(Some(record)), stack: self.clone(), blocks, bytes, kept_bytes })
     }
 }
 
@@ -77,15 +83,28 @@ impl StackSleeper {
     ///
     /// # Errors
     ///
-    /// As there.
-    pub fn wake(&mut self) -> Result<(), Error> {
-        sleeping(&self.stack)?.wake(&mut self.record)
+    /// As there; `InUse` while another thread wakes the blocks.
+    pub fn wake(&self) -> Result<(), Error> {
+        self.record.require_same_process()?;
+        let taken = self.record.lock().take();
+        let Some(mut record) = taken else {
+            return Err(Error::in_use_by_others(
+                "what sleeps",
+                "another thread wakes it now",
+                "wait for that thread",
+            ));
+        };
+        let woken = sleeping(&self.stack).and_then(|sleeping| sleeping.wake(&mut record));
+        *self.record.lock() = Some(record);
+        woken
     }
 
     /// Returns `true` until it is awake.
     #[must_use]
     pub fn is_asleep(&self) -> bool {
-        self.record.is_asleep()
+        self.record
+            .lock_unless_forked()
+            .is_none_or(|record| record.as_ref().is_none_or(SleepRecord::is_asleep))
     }
 
     /// The stack.
@@ -94,9 +113,22 @@ impl StackSleeper {
         &self.stack
     }
 
-    /// What sleeps, and what is kept of it.
-    pub fn record(&self) -> &SleepRecord<'static> {
-        &self.record
+    /// The blocks that were put to sleep.
+    #[must_use]
+    pub fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    /// Their bytes, each block's rounded up to 256.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The bytes of the host's memory that their contents went to; 0 if nothing was kept.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.kept_bytes
     }
 }
 
@@ -112,14 +144,16 @@ fn sleeping(stack: &AnyResource) -> Result<&dyn Sleeping, Error> {
 
 impl Drop for StackSleeper {
     fn drop(&mut self) {
-        if let Ok(sleeping) = sleeping(&self.stack) {
-            sleeping.give_up(&self.record);
+        // A child of a fork leaks what its parent kept.
+        let record = self.record.lock_unless_forked().and_then(|mut record| record.take());
+        if let (Ok(sleeping), Some(record)) = (sleeping(&self.stack), record) {
+            sleeping.give_up(&record);
         }
     }
 }
 
 impl fmt::Debug for StackSleeper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "StackSleeper({} in {} blocks)", Size(self.record.bytes()), self.record.blocks())
+        write!(f, "StackSleeper({} in {} blocks)", Size(self.bytes), self.blocks)
     }
 }

@@ -5,7 +5,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use super::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource};
+use super::{AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource};
 use crate::error::Error;
 use crate::stream::{Frontier, Stream};
 use crate::sync::Mutex;
@@ -15,6 +15,9 @@ use crate::tag::{BlockTags, Tag};
 pub(crate) trait HostStore: Resource + Send + Sync {}
 
 impl<R: HostAccessible + DeviceAccessible + Send + Sync> HostStore for R {}
+
+/// One that has answered that the host reaches its blocks: [`Kept::in_stack`] asks.
+impl HostStore for AnyResource {}
 
 /// A host store, shared.
 pub(crate) type SharedStore<'k> = Arc<dyn HostStore + 'k>;
@@ -174,6 +177,20 @@ impl fmt::Debug for SleepRecord<'_> {
 /// How the contents of sleeping blocks are kept: see [`SleepConfig`](crate::suballoc::SleepConfig), which makes it.
 #[derive(Clone, Default)]
 pub struct Kept<'k>(pub(crate) Option<SharedStore<'k>>);
+
+impl Kept<'_> {
+    /// In memory of a stack whose type is forgotten.
+    pub(crate) fn in_stack(host: AnyResource) -> Result<Self, Error> {
+        if host.host_access() {
+            return Ok(Self(Some(Arc::new(host))));
+        }
+        Err(Error::invalid_argument(
+            "the memory that contents are kept in",
+            "the host cannot be sure to reach it",
+            "keep them in pinned memory, such as `pool | pinned`",
+        ))
+    }
+}
 
 impl fmt::Debug for Kept<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Kept, Tagged};
+use crate::error::Error;
+use crate::resource::{AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Kept, Tagged};
 use crate::tag::{BlockTags, Tag};
 
 /// What sleeps, and what is kept of it: see [`Pool::sleep`](crate::Pool::sleep), set by chaining. By default everything sleeps, and
@@ -45,6 +46,16 @@ impl<'k> SleepConfig<'k> {
     pub fn keep_in(mut self, host: impl HostAccessible + DeviceAccessible + Send + Sync + 'k) -> Self {
         self.keep = Kept(Some(Arc::new(host)));
         self
+    }
+
+    /// As [`keep_in`](Self::keep_in), with a stack whose type is forgotten: that of `pool | pinned`, or of `managed`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a stack whose blocks the host does not reach.
+    pub fn keep_in_stack(mut self, host: AnyResource) -> Result<Self, Error> {
+        self.keep = Kept::in_stack(host)?;
+        Ok(self)
     }
 
     /// Only blocks that carry this tag sleep, or one within it. The rest of the pool goes on.

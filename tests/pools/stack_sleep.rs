@@ -7,7 +7,7 @@ use alluvion::driver::{Call, Code};
 use alluvion::sim::{Fault, SimConfig};
 use alluvion::source::Pinned;
 use alluvion::tag::{Tag, with_tag};
-use alluvion::{AnyResource, DeviceVec, ErrorKind, Recipe, Sim, SleepConfig, Stream};
+use alluvion::{AnyResource, DeviceVec, ErrorKind, Recipe, ResourceExt as _, Sim, SleepConfig, Stream};
 
 const MIB: usize = 1 << 20;
 
@@ -36,9 +36,9 @@ fn a_stack_sleeps_through_its_layers_and_wakes_with_its_contents() {
     let addresses: Vec<_> = held.iter().map(|vector| vector.as_device_ptr().address()).collect();
     let before = sim.device(0).memory_info().expect("the driver answers").free_bytes;
 
-    let mut sleeper = sleep(&stack, kept_on_the_host(&sim));
+    let sleeper = sleep(&stack, kept_on_the_host(&sim));
     assert!(sleeper.is_asleep() && sleeper.stack().is_same(&stack));
-    assert_eq!((sleeper.record().blocks(), sleeper.record().kept_bytes()), (3, 9 * MIB));
+    assert_eq!((sleeper.blocks(), sleeper.kept_bytes()), (3, 9 * MIB));
     assert!(sim.device(0).memory_info().expect("the driver answers").free_bytes >= before + 9 * MIB);
     let refused = DeviceVec::<u8, _>::uninit_in(1, &stream, stack.clone()).expect_err("all of it sleeps");
     assert_eq!(refused.kind(), ErrorKind::Asleep);
@@ -70,8 +70,8 @@ fn a_tag_sleeps_by_the_layer_or_by_the_pool_that_knows_it() {
             })
         };
         let ((weights, tag), (cache, _)) = (make("weights", 1), make("cache", 2));
-        let mut sleeper = sleep(&stack, kept_on_the_host(&sim).tag(tag));
-        assert_eq!(sleeper.record().blocks(), 1);
+        let sleeper = sleep(&stack, kept_on_the_host(&sim).tag(tag));
+        assert_eq!(sleeper.blocks(), 1);
         assert_eq!(cache.front(&stream).expect("it is awake"), 2);
         let _more = DeviceVec::<u8, _>::uninit_in(MIB, &stream, stack.clone()).expect("the rest goes on");
         sleeper.wake().expect("there is room");
@@ -110,7 +110,7 @@ fn a_sleeper_keeps_the_stack_and_one_that_is_dropped_lets_it_go_on() {
     drop(after);
 
     let kept = DeviceVec::filled_in(4 * MIB, 7_u8, &stream, stack.clone()).expect("there is room");
-    let mut sleeper = sleep(&stack, kept_on_the_host(&sim));
+    let sleeper = sleep(&stack, kept_on_the_host(&sim));
     drop(stack);
     sleeper.wake().expect("there is room");
     drop(sleeper);
@@ -124,12 +124,31 @@ fn a_wake_that_fails_is_tried_again() {
     let sim = Sim::new();
     let (stack, stream) = stack_of(&sim, "stats | pool | mapped");
     let held = DeviceVec::filled_in(6 * MIB, 9_u8, &stream, stack.clone()).expect("there is room");
-    let mut sleeper = sleep(&stack, kept_on_the_host(&sim));
+    let sleeper = sleep(&stack, kept_on_the_host(&sim));
     sim.inject(Fault::nth(Call::MemoryCreate, 2, Code::OUT_OF_MEMORY));
     let short = sleeper.wake().expect_err("the driver refuses");
     assert!(short.is_out_of_memory() && sleeper.is_asleep());
     sleeper.wake().expect("there is room now");
     assert_eq!(held.back(&stream).expect("it is awake"), 9);
     drop((held, sleeper));
+    assert!(sim.hazards().is_empty(), "{:#?}", sim.hazards());
+}
+
+#[test]
+fn contents_are_kept_in_a_stack_that_the_host_reaches() {
+    let sim = Sim::new();
+    let (stack, stream) = stack_of(&sim, "pool | mapped");
+    let held = DeviceVec::filled_in(6 * MIB, 3_u8, &stream, stack.clone()).expect("there is room");
+    let host: Recipe = "stats | pool | pinned".parse().expect("a right recipe");
+    let host = host.build(&sim.device(0)).expect("the device has it");
+    let config = SleepConfig::default().keep_in_stack(host.clone()).expect("the host reaches it");
+    let sleeper = sleep(&stack, config);
+    let kept = || host.find::<alluvion::adaptor::Stats>().expect("there are counters").counts().bytes.live;
+    assert_eq!(kept(), 6 << 20);
+    sleeper.wake().expect("there is room");
+    assert_eq!((kept(), held.back(&stream).expect("it is awake")), (0, 3));
+
+    let device_memory = SleepConfig::default().keep_in_stack(stack.clone());
+    assert_eq!(device_memory.expect_err("the host does not reach it").kind(), ErrorKind::InvalidArgument);
     assert!(sim.hazards().is_empty(), "{:#?}", sim.hazards());
 }

@@ -88,6 +88,9 @@ typedef struct alv_resource alv_resource;
 // A block that other processes can open.
 typedef struct alv_shared alv_shared;
 
+// What one call has put to sleep.
+typedef struct alv_sleeper alv_sleeper;
+
 // A stream that the library knows: a call with it needs no look-up, and a call that brings its bare handle while this is held
 // needs no driver call.
 typedef struct alv_stream alv_stream;
@@ -352,6 +355,22 @@ typedef struct alv_range {
     // `ALV_OPEN_WRITABLE` if it was opened to be written, else 0.
     uint32_t flags;
 } alv_range;
+
+// What sleeps together.
+typedef struct alv_sleep_figures {
+    // `sizeof(alv_sleep_figures)`.
+    size_t struct_size;
+    // How many blocks were put to sleep.
+    size_t blocks;
+    // Their bytes, each rounded up to 256.
+    size_t bytes;
+    // The bytes of the host that their contents went to: 0 if nothing was kept.
+    size_t kept_bytes;
+    // 1 until they are awake.
+    uint32_t asleep;
+    // 0.
+    uint32_t reserved;
+} alv_sleep_figures;
 
 // Memory from functions of the caller's.
 //
@@ -1041,6 +1060,40 @@ alv_status alv_sim_clear_faults(const struct alv_machine *machine);
 
 // How many driver calls a simulated machine has seen; 0 for null and for a machine that is not simulated.
 uint64_t alv_sim_calls(const struct alv_machine *machine);
+
+// Gives the memory of a stack back to the device, and keeps the addresses: of all blocks if `tag` is null, and then the stack answers
+// `ALV_ASLEEP` to requests until it is awake; or of those that carry a tag, or one within it, where scopes within each other have
+// semicolons between them, `load;join`, and the rest goes on. The stack is a pool over pages, `pool | mapped`, under any layers
+// that pass blocks on; a layer `tracking` knows the tags, or a pool that is checked.
+//
+// `keep_in`, which may be null, is a resource whose blocks the host reaches, such as `pool | pinned`: the contents are kept there, and
+// restored. Without one they are arbitrary afterwards.
+//
+// The call waits for all work on the device. Until `alv_wake` has returned `ALV_OK` no work uses the blocks, neither work that is
+// submitted meanwhile nor a graph that is launched; and no thread frees one while the call runs. A kernel that does is the end of the
+// context.
+//
+// The caller releases the sleeper. One that is released before its blocks are awake leaves them without memory until they are freed, and a
+// stack that slept as a whole serves requests again.
+ALV_MUST_USE
+alv_status alv_sleep(const struct alv_resource *stack,
+                     const char *tag,
+                     const struct alv_resource *keep_in,
+                     struct alv_sleeper **out);
+
+// Gives the blocks memory again, at the addresses that they had, and restores what was kept. Waits until that is over. Nothing if they
+// are awake. `ALV_OUT_OF_MEMORY` if memory is short: everything sleeps on then, nothing is lost, and it can be called again.
+ALV_MUST_USE
+alv_status alv_wake(const struct alv_sleeper *sleeper);
+
+// What sleeps, and whether it still does.
+alv_status alv_sleeper_figures(const struct alv_sleeper *sleeper, struct alv_sleep_figures *out);
+
+// One more count of a sleeper, which it returns; null for null. From any thread.
+struct alv_sleeper *alv_sleeper_retain(struct alv_sleeper *sleeper);
+
+// Takes a count of a sleeper; null is allowed. From any thread, but not from a host function of a stream, as `alv_resource_release`.
+void alv_sleeper_release(struct alv_sleeper *sleeper);
 
 // A resource over functions of the caller's, whose memory belongs to a device of the chosen machine. If the call fails, `drop`
 // is not called.

@@ -15,6 +15,7 @@ mod resources;
 mod share;
 mod share_ends;
 mod shared_pair;
+mod sleep;
 mod sources;
 mod streams;
 mod support;

@@ -1,0 +1,72 @@
+// What of a stack sleeps, and until when?
+#ifndef ALLUVION_CPP_SLEEPER_HPP
+#define ALLUVION_CPP_SLEEPER_HPP
+
+#include "resource.hpp"
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace alluvion {
+
+/// What sleeps together.
+using sleep_figures = ::alv_sleep_figures;
+
+} // namespace alluvion
+
+ALLUVION_BEGIN
+
+/// Blocks of a stack that have given their memory back, and keep their addresses.
+///
+/// Whoever puts blocks to sleep promises that no work uses them until they are awake, neither work that is submitted meanwhile nor a
+/// graph that is launched, and that no thread frees one while the constructor runs. The constructor waits for all work on the device.
+///
+/// A `sleeper` moves, and is empty then. Its destructor wakes nothing: blocks that sleep on have no memory until they are freed.
+class sleeper {
+public:
+    /// Puts all of a stack to sleep, which refuses requests until it is awake; or what carries a tag, where scopes within each other have
+    /// semicolons between them. The contents are arbitrary afterwards. The stack is a pool over pages, `pool | mapped`, under any
+    /// layers that pass blocks on.
+    explicit sleeper(resource const &stack, std::string_view tag = {}) : sleeper(stack, nullptr, tag) {}
+
+    /// The same. The contents are kept in memory of `host`, such as `pool | pinned`, and restored.
+    sleeper(resource const &stack, host_device_resource const &host, std::string_view tag = {})
+        : sleeper(stack, host.native_handle(), tag) {}
+
+    sleeper(sleeper &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    sleeper &operator=(sleeper &&other) noexcept {
+        sleeper taken(std::move(other));
+        std::swap(handle_, taken.handle_);
+        return *this;
+    }
+    sleeper(sleeper const &) = delete;
+    sleeper &operator=(sleeper const &) = delete;
+    ~sleeper() { alv_sleeper_release(handle_); }
+
+    /// Gives the blocks memory again, at the addresses that they had, and restores what was kept. Waits until that is over. Nothing if they
+    /// are awake. Throws `out_of_memory` if memory is short: everything sleeps on then, nothing is lost, and it can be called again.
+    void wake() { ::alluvion::detail::check(alv_wake(handle_)); }
+
+    [[nodiscard]] sleep_figures figures() const {
+        sleep_figures found = ALV_INIT(sleep_figures);
+        ::alluvion::detail::check(alv_sleeper_figures(handle_, &found));
+        return found;
+    }
+
+    [[nodiscard]] bool is_asleep() const { return figures().asleep != 0; }
+
+    [[nodiscard]] alv_sleeper *native_handle() const noexcept { return handle_; }
+
+private:
+    sleeper(resource const &stack, alv_resource *host, std::string_view tag) {
+        auto const text = ::alluvion::detail::c_text<default_errors>(tag);
+        ::alluvion::detail::check(alv_sleep(stack.native_handle(), tag.empty() ? nullptr : text.c_str(), host, &handle_));
+    }
+
+    alv_sleeper *handle_ = nullptr;
+};
+
+ALLUVION_END
+
+#endif

@@ -1,0 +1,133 @@
+//! What of a stack sleeps, and until when?
+
+#![expect(unsafe_code, reason = "exports functions, and puts blocks to sleep that C has the addresses of")]
+
+use std::ffi::c_char;
+
+use alluvion::SleepConfig;
+use alluvion::compose::StackSleeper;
+use alluvion::tag::Tag;
+
+use crate::boundary;
+use crate::handle::by_contract::{give_to, lend, lend_or_null};
+use crate::handle::{self, Handle};
+use crate::record::{self, Record};
+use crate::resource::ResourceHandle;
+use crate::status::Status;
+use crate::text;
+
+/// What one call has put to sleep.
+#[derive(Debug)]
+pub struct SleeperHandle(StackSleeper);
+
+impl Handle for SleeperHandle {
+    const NAME: &'static str = "sleeper";
+}
+
+/// What sleeps together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct SleepFigures {
+    /// `sizeof(alv_sleep_figures)`.
+    pub struct_size: usize,
+    /// How many blocks were put to sleep.
+    pub blocks: usize,
+    /// Their bytes, each rounded up to 256.
+    pub bytes: usize,
+    /// The bytes of the host that their contents went to: 0 if nothing was kept.
+    pub kept_bytes: usize,
+    /// 1 until they are awake.
+    pub asleep: u32,
+    /// 0.
+    pub reserved: u32,
+}
+
+// SAFETY: repr(C), a size first, and numbers.
+unsafe impl Record for SleepFigures {
+    const NAME: &'static str = "out, an alv_sleep_figures";
+}
+
+/// Gives the memory of a stack back to the device, and keeps the addresses: of all blocks if `tag` is null, and then the stack answers
+/// `ALV_ASLEEP` to requests until it is awake; or of those that carry a tag, or one within it, where scopes within each other have
+/// semicolons between them, `load;join`, and the rest goes on. The stack is a pool over pages, `pool | mapped`, under any layers
+/// that pass blocks on; a layer `tracking` knows the tags, or a pool that is checked.
+///
+/// `keep_in`, which may be null, is a resource whose blocks the host reaches, such as `pool | pinned`: the contents are kept there, and
+/// restored. Without one they are arbitrary afterwards.
+///
+/// The call waits for all work on the device. Until `alv_wake` has returned `ALV_OK` no work uses the blocks, neither work that is
+/// submitted meanwhile nor a graph that is launched; and no thread frees one while the call runs. A kernel that does is the end of the
+/// context.
+///
+/// The caller releases the sleeper. One that is released before its blocks are awake leaves them without memory until they are freed, and a
+/// stack that slept as a whole serves requests again.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sleep(
+    stack: *const ResourceHandle,
+    tag: *const c_char,
+    keep_in: *const ResourceHandle,
+    out: *mut *mut SleeperHandle,
+) -> Status {
+    boundary::call(|| {
+        let make = || {
+            let (stack, keep_in) = (lend!(stack), lend_or_null!(keep_in));
+            let mut config = SleepConfig::default();
+            if let Some(host) = keep_in {
+                config = config.keep_in_stack(host.get().clone())?;
+            }
+            if !tag.is_null() {
+                // SAFETY: the contract of pointers.
+                let names = unsafe { text::borrow(tag, "tag") }?;
+                config = config.tag(names.split(';').fold(Tag::NONE, |around, name| around.within(name)));
+            }
+            // SAFETY: no work uses what sleeps, and no thread frees it meanwhile, by the function's text.
+            let sleeper = unsafe { stack.get().sleep(config) }?;
+            Ok(SleeperHandle(sleeper))
+        };
+        give_to!(out, make)
+    })
+}
+
+/// Gives the blocks memory again, at the addresses that they had, and restores what was kept. Waits until that is over. Nothing if they
+/// are awake. `ALV_OUT_OF_MEMORY` if memory is short: everything sleeps on then, nothing is lost, and it can be called again.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_wake(sleeper: *const SleeperHandle) -> Status {
+    boundary::call(|| lend!(sleeper).0.wake())
+}
+
+/// What sleeps, and whether it still does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sleeper_figures(
+    sleeper: *const SleeperHandle,
+    out: *mut SleepFigures,
+) -> Status {
+    boundary::call(|| {
+        let sleeper = &lend!(sleeper).0;
+        let figures = SleepFigures {
+            struct_size: size_of::<SleepFigures>(),
+            blocks: sleeper.blocks(),
+            bytes: sleeper.bytes(),
+            kept_bytes: sleeper.kept_bytes(),
+            asleep: u32::from(sleeper.is_asleep()),
+            reserved: 0,
+        };
+        // SAFETY: the contract of pointers.
+        unsafe { record::write(out, &figures) }
+    })
+}
+
+/// One more count of a sleeper, which it returns; null for null. From any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sleeper_retain(sleeper: *mut SleeperHandle) -> *mut SleeperHandle {
+    // SAFETY: the contract of pointers.
+    boundary::unanswered("alv_sleeper_retain", std::ptr::null_mut(), || unsafe { handle::retain(sleeper) })
+}
+
+/// Takes a count of a sleeper; null is allowed. From any thread, but not from a host function of a stream, as `alv_resource_release`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sleeper_release(sleeper: *mut SleeperHandle) {
+    // SAFETY: the contract of pointers.
+    boundary::unanswered("alv_sleeper_release", (), || unsafe { handle::release(sleeper) });
+}

@@ -1,0 +1,119 @@
+//! What sleeps, and wakes.
+
+use std::ffi::CStr;
+use std::ptr::{null, null_mut};
+
+use calluvion::*;
+
+use crate::support::*;
+
+fn sleep(
+    stack: *const ResourceHandle,
+    tag: Option<&CStr>,
+    host: *const ResourceHandle,
+) -> Result<*mut SleeperHandle, Status> {
+    let mut sleeper = null_mut();
+    // SAFETY: live handles, a string and a place; no test uses what sleeps.
+    match unsafe { alv_sleep(stack, tag.map_or(null(), CStr::as_ptr), host, &raw mut sleeper) } {
+        ALV_OK => Ok(sleeper),
+        failed => {
+            assert!(sleeper.is_null());
+            Err(failed)
+        }
+    }
+}
+
+fn wake(sleeper: *const SleeperHandle) -> Status {
+    // SAFETY: a live handle.
+    unsafe { alv_wake(sleeper) }
+}
+
+fn figures(sleeper: *const SleeperHandle) -> (usize, usize, usize, u32) {
+    // SAFETY: all bits zero are a value.
+    let mut found: SleepFigures = unsafe { std::mem::zeroed() };
+    found.struct_size = size_of::<SleepFigures>();
+    // SAFETY: a live handle, and a whole struct.
+    assert_eq!(unsafe { alv_sleeper_figures(sleeper, &raw mut found) }, ALV_OK);
+    (found.blocks, found.bytes, found.kept_bytes, found.asleep)
+}
+
+fn release_sleeper(sleeper: *mut SleeperHandle) {
+    // SAFETY: the count is the test's.
+    unsafe { alv_sleeper_release(sleeper) };
+}
+
+/// Allocates under a tag.
+fn tagged(resource: *const ResourceHandle, tag: &CStr, bytes: usize) -> *mut std::ffi::c_void {
+    // SAFETY: a string.
+    assert_eq!(unsafe { alv_tag_push(tag.as_ptr()) }, ALV_OK);
+    let (status, block) = allocate(resource, bytes, 0);
+    alv_tag_pop();
+    assert_eq!(status, ALV_OK);
+    block
+}
+
+#[test]
+fn a_tag_sleeps_and_wakes_and_all_of_it_refuses_requests() {
+    let sim = Sim::new(1);
+    let (stack, host) = (sim.recipe("stats | tracking | pool | mapped"), sim.recipe("pool | pinned"));
+    let weights = tagged(stack, c"weights", 3 << 20);
+    let cache = tagged(stack, c"cache", 2 << 20);
+
+    let sleeper = sleep(stack, Some(c"weights"), host).expect("it has pages");
+    assert_eq!(figures(sleeper), (1, 3 << 20, 3 << 20, 1));
+    let (status, more) = allocate(stack, 1000, 0);
+    assert_eq!(status, ALV_OK);
+    assert_eq!((wake(sleeper), wake(sleeper)), (ALV_OK, ALV_OK));
+    assert_eq!(figures(sleeper).3, 0);
+    // SAFETY: a live handle, of which this is one more count.
+    release_sleeper(unsafe { alv_sleeper_retain(sleeper) });
+    release_sleeper(sleeper);
+
+    let sleeper = sleep(stack, None, null()).expect("it has pages");
+    assert_eq!((figures(sleeper).0, figures(sleeper).2), (3, 0));
+    assert_eq!(allocate(stack, 1000, 0).0, ALV_ASLEEP);
+    assert_eq!(sleep(stack, None, null()), Err(ALV_ASLEEP));
+    // A block may be freed while it sleeps.
+    free(stack, cache, 2 << 20, 0);
+    sim.fail(c"cuMemCreate", 1, 2);
+    assert_eq!(wake(sleeper), ALV_OUT_OF_MEMORY);
+    assert_eq!(figures(sleeper).3, 1);
+    assert_eq!(wake(sleeper), ALV_OK);
+    release_sleeper(sleeper);
+    free(stack, weights, 3 << 20, 0);
+    free(stack, more, 1000, 0);
+    release(stack);
+    release(host);
+}
+
+#[test]
+fn a_sleeper_that_is_released_lets_the_stack_go_on() {
+    let sim = Sim::new(1);
+    let stack = sim.recipe("pool | mapped");
+    let (_, lost) = allocate(stack, 1 << 20, 0);
+    release_sleeper(sleep(stack, None, null()).expect("it has pages"));
+    let (status, block) = allocate(stack, 1 << 20, 0);
+    assert_eq!(status, ALV_OK);
+    free(stack, block, 1 << 20, 0);
+    free(stack, lost, 1 << 20, 0);
+    release(stack);
+}
+
+#[test]
+fn what_cannot_sleep_says_so() {
+    let sim = Sim::new(1);
+    let (stack, bare) = (sim.recipe("pool(checked=false) | mapped"), sim.recipe("pool | cuda"));
+    assert_eq!(sleep(bare, None, null()), Err(ALV_UNSUPPORTED));
+    assert_eq!(sleep(stack, Some(c"weights"), null()), Err(ALV_UNSUPPORTED));
+    assert_eq!(sleep(stack, None, bare), Err(ALV_INVALID_ARGUMENT));
+    assert_eq!(sleep(null(), None, null()), Err(ALV_INVALID_ARGUMENT));
+    assert_eq!(wake(null()), ALV_INVALID_ARGUMENT);
+    // SAFETY: null is nothing, and no place is an error.
+    unsafe {
+        assert!(alv_sleeper_retain(null_mut()).is_null());
+        alv_sleeper_release(null_mut());
+        assert_eq!(alv_sleep(stack, null(), null(), null_mut()), ALV_INVALID_ARGUMENT);
+    }
+    release(stack);
+    release(bare);
+}
