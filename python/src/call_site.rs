@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 
-use crate::ending::attach;
+use crate::attached::{attach, may_have_frames};
 
 /// The most frames that are taken down. A frame costs about 0.15 µs.
 static DEPTH: AtomicUsize = AtomicUsize::new(16);
@@ -57,6 +57,10 @@ pub(crate) fn begin() {
 }
 
 fn capture(most: usize) -> Option<Arc<dyn InterpretedCalls>> {
+    // A thread of another language does not wait for the interpreter, which may wait for it.
+    if !may_have_frames() {
+        return None;
+    }
     let depth = most.min(DEPTH.load(Ordering::Relaxed));
     // An error is one of a thread without frames: it has native calls only.
     attach(|py| frames(py, depth).ok()).flatten().map(|calls| Arc::new(calls) as _)

@@ -22,7 +22,7 @@ use crate::resource::DeviceMemoryResource;
 use crate::stream::{StreamArgument, StreamHandle};
 use crate::{current, machine};
 
-/// The module that was CuPy at the last call, and what is called of it.
+/// The module that was CuPy at the last call, and what is called of it. What a program puts in the place of these functions later is not seen.
 struct OfCupy {
     module: Py<PyAny>,
     current_stream: Py<PyAny>,

@@ -20,12 +20,6 @@ use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// Attaches as [`Python::try_attach`] does, to call Python.
-pub(crate) fn attach<R>(body: impl for<'py> FnOnce(Python<'py>) -> R) -> Option<R> {
-    prepare();
-    Python::try_attach(body)
-}
-
 /// Sees to it that this thread stops where it would be unwound because the interpreter is ending. Called before code of Python is,
 /// as often as may be.
 #[inline]

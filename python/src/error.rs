@@ -7,10 +7,12 @@ use std::cell::RefCell;
 
 use alluvion::tag::Tag;
 use alluvion::{Error, ErrorKind};
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
+use crate::attached::{attach, interrupt};
 use crate::ending::prepare;
 
 /// What was being done when an error came. The same error is another exception in another place, as RMM has it.
@@ -49,7 +51,7 @@ pub(crate) fn exception(py: Python<'_>, error: &Error, during: During) -> PyErr 
 /// `result`, with its error as an exception.
 pub(crate) fn raise<T>(py: Python<'_>, result: Result<T, Error>, during: During) -> PyResult<T> {
     // What a function raised in a request that was served in the end is no cause of anything.
-    let raised = if during == During::Other { None } else { RAISED.take() };
+    let raised = if during == During::Other { None } else { take_raised() };
     result.map_err(|error| match raised {
         Some(raised) => caused(py, &raised),
         None => exception(py, &error, during),
@@ -64,7 +66,14 @@ thread_local! {
 /// Keeps what a function of the user's has raised, so that the request which called it can say so: an error of the library carries no
 /// object of Python.
 pub(crate) fn keep_raised(raised: PyErr) {
-    drop(RAISED.replace(Some(raised)));
+    // A thread that is ending keeps none. Attached.
+    let before = RAISED.try_with(|place| place.replace(Some(raised)));
+    drop(before);
+}
+
+/// What a function has raised on this thread since the last look.
+fn take_raised() -> Option<PyErr> {
+    RAISED.try_with(RefCell::take).ok().flatten()
 }
 
 /// The error of a request whose function, `what` by name, has raised another exception than one of memory: nobody tries it again.
@@ -72,9 +81,26 @@ pub(crate) fn raised_by(what: &str) -> Error {
     Error::foreign(format!("{what} has raised an exception"))
 }
 
-/// Forgets what was raised before.
+/// Forgets what was raised before, on a thread that is attached.
 pub(crate) fn forget_raised() {
-    drop(RAISED.take());
+    drop(take_raised());
+}
+
+/// What was raised before, for people: on a thread that may not be attached. An interrupt of the keyboard is raised again in the main
+/// thread, because nobody passes it on.
+pub(crate) fn tell_raised() -> Option<String> {
+    let raised = take_raised()?;
+    let mut raised = Some(raised);
+    let told = attach(|py| {
+        let raised = raised.take()?;
+        if raised.is_instance_of::<PyKeyboardInterrupt>(py) {
+            interrupt(py);
+        }
+        Some(raised.to_string())
+    });
+    // Without an interpreter there is nobody to give it back to.
+    core::mem::forget(raised);
+    told.flatten()
 }
 
 /// The exception of a request that failed because a function of the user's raised another.

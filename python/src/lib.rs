@@ -5,6 +5,7 @@
 //! | room | question |
 //! |---|---|
 //! | `ending` | What becomes of a thread that must not come back to an interpreter which is ending? |
+//! | `attached` | Has this thread the interpreter? |
 //! | `error` | Which Python exception says what went wrong? |
 //! | `machine` | Which machine and which device does a call mean? |
 //! | `gpu` | What does the driver say of itself, of devices and of its errors? |
@@ -37,6 +38,7 @@
 )]
 
 mod argument;
+mod attached;
 mod block;
 mod buffer;
 mod call_site;

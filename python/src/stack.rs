@@ -15,8 +15,8 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
+use crate::attached::attach;
 use crate::door;
-use crate::ending::attach;
 use crate::error::{During, exception, keep_raised, raise};
 use crate::machine;
 use crate::resource::{DeviceMemoryResource, Owner, Tower, layers};

@@ -66,7 +66,7 @@ def door(tmp_path_factory):
     built = tmp_path_factory.mktemp("door") / "door.so"
     python = sysconfig.get_paths()["include"]
     flags = [f"-I{python}", "-DWITH_PYTHON"] if Path(python, "Python.h").exists() else []
-    command = [compiler, "-std=c99", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", f"-I{alluvion.get_include()}"]
+    command = [compiler, "-std=c99", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-pthread", f"-I{alluvion.get_include()}"]
     subprocess.run([*command, *flags, HERE / "native" / "door.c", "-o", built], check=True)
     library = ctypes.CDLL(built)
     address, size = ctypes.c_void_p, ctypes.c_size_t
@@ -427,3 +427,119 @@ def forever():
 {how}
 """)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def native(door):
+    """The file of the compiled door."""
+    if isinstance(door, ByCtypes):
+        pytest.skip("a thread without Python needs a compiled door, and there is no C compiler")
+    return str(door._name)
+
+
+@pytest.mark.parametrize("recipe", ["stats | cuda", "tracking(stacks=all) | cuda"])
+@pytest.mark.parametrize("second", [False, True])
+def test_a_thread_without_python_waits_for_no_interpreter(door, recipe, second):
+    # Who waits for it has the interpreter. A second interpreter of the process makes `PyGILState_Check` true on every thread.
+    ended = run(f"""
+import ctypes, alluvion, doors
+if {second}:
+    try:
+        import _interpreters as interpreters
+    except ImportError:
+        import _xxsubinterpreters as interpreters
+    interpreters.destroy(interpreters.create())
+library = ctypes.PyDLL({native(door)!r})
+with alluvion.simulated():
+    stack = alluvion.Stack({recipe!r})
+    handle = doors.Handle(stack)
+    print(library.door_on_a_thread(ctypes.c_void_p(ctypes.addressof(handle.table)), ctypes.c_void_p(handle.address)))
+    handle.release()
+    del stack
+""")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "0\n", "")
+
+
+def test_a_refused_free_after_the_variables_of_the_thread_is_no_end_of_the_process(door):
+    ended = run(f"""
+import ctypes, alluvion, doors
+library = ctypes.CDLL({native(door)!r})
+alluvion.simulated(check=False).__enter__()
+stack = alluvion.Stack("stats | pool | cuda")
+handle = doors.Handle(stack)
+status, block = handle.allocate(1000)
+try:
+    stack.allocate(1 << 50)
+except MemoryError:
+    print("a failure that is remembered")
+handles = ctypes.c_void_p(ctypes.addressof(handle.table)), ctypes.c_void_p(handle.address)
+print(library.door_at_exit(*handles, ctypes.c_void_p(block)))
+""")
+    assert (ended.returncode, ended.stdout) == (0, "a failure that is remembered\n0\n")
+    assert ended.stderr.startswith("alluvion: a free was refused")
+
+
+def test_python_is_called_with_the_interpreter_where_pyo3_counts_a_thread_for_attached(sim):
+    # The outer function is called by this library; it calls a door, which lets go of the interpreter by itself; and the stack of that
+    # one calls Python once more.
+    base = alluvion.Stack("cuda")
+    has = []
+
+    def inner(nbytes, stream):
+        has.append(ctypes.pythonapi.PyGILState_Check())
+        return base.allocate(nbytes, stream)
+
+    handle = Handle(alluvion.Stack("stats", over=alluvion.rmm.mr.CallbackMemoryResource(inner, base.deallocate)))
+    outer = alluvion.rmm.mr.CallbackMemoryResource(lambda nbytes, stream: handle.allocate(nbytes)[1], base.deallocate)
+    stop = threading.Event()
+
+    def spin():
+        while not stop.is_set():
+            [object() for _ in range(100)]
+
+    thread = threading.Thread(target=spin)
+    thread.start()
+    try:
+        for _ in range(200):
+            outer.deallocate(outer.allocate(1000), 1000)
+    finally:
+        stop.set()
+        thread.join()
+    assert has == [1] * 200
+    handle.release()
+
+
+def test_what_a_function_of_the_stack_has_raised_is_told(sim):
+    def handler(error):
+        raise ValueError("from the handler")
+
+    handle = Handle(stack := alluvion.Stack("limiting(1MiB) | cuda", on_out_of_memory=handler))
+    held = handle.allocate(1 << 19)[1]
+    status, block = handle.allocate((1 << 20) - 256)
+    assert (status, block) == (OUT_OF_MEMORY, None)
+    assert "a function of the stack has raised ValueError: from the handler" in handle.message()
+    handle.free(held, 1 << 19)
+    handle.release()
+    del stack
+
+
+@pytest.mark.parametrize("made", ["stack", "handle", "buffer"])
+def test_an_exception_that_is_on_its_way_goes_on_while_a_destructor_calls_python(sim, made):
+    base, freed = alluvion.Stack("cuda"), []
+
+    def free(address, nbytes, stream):
+        freed.append(nbytes)
+        base.deallocate(address, nbytes, stream)
+
+    def one():
+        source = alluvion.rmm.mr.CallbackMemoryResource(base.allocate, free)
+        if made == "buffer":
+            return alluvion.rmm.DeviceBuffer(size=1000, mr=source)
+        stack = alluvion.Stack("pool", over=source)
+        # A segment stays in the pool.
+        stack.deallocate(stack.allocate(1000), 1000)
+        return stack if made == "stack" else stack.__alluvion_handle__()
+
+    with pytest.raises(TypeError, match="int"):
+        int(one())
+    gc.collect()
+    assert len(freed) == 1

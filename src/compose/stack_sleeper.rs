@@ -136,8 +136,8 @@ fn sleeping(stack: &AnyResource) -> Result<&dyn Sleeping, Error> {
     stack.sleeping().ok_or_else(|| {
         Error::unsupported(
             "sleep of this stack",
-            "it has no pages, so that memory cannot leave its addresses",
-            "make it over `mapped`: `pool | mapped`",
+            "its pool has no pages, or a layer over the pool hands out blocks of its own, as `guard` does",
+            "make it over `mapped`: `pool | mapped`, under layers that pass blocks on",
         )
     })
 }

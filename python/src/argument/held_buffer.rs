@@ -9,7 +9,8 @@ use std::ffi::{CStr, c_void};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::ending::{attach, prepare};
+use crate::attached::attach;
+use crate::ending::prepare;
 
 /// The memory of an object, which neither moves nor goes while this lives.
 pub(crate) struct HeldBuffer {

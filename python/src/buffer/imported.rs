@@ -8,7 +8,7 @@ use alluvion::{Device, Error, Frontier, StreamRef};
 use pyo3::prelude::*;
 
 use super::Opened;
-use crate::ending::attach;
+use crate::attached::attach;
 use crate::stream::StreamHandle;
 
 /// A call to a lender's deleter.

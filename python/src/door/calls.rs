@@ -8,11 +8,11 @@ use alluvion::adaptor::Stats;
 use alluvion::driver::RawStream;
 use alluvion::{DevicePtr, Error, ErrorKind, Layout, Resource, ResourceExt as _, StreamRef};
 
-use super::attached::unattached;
 use super::failure::{self, call, contained, null};
 use super::handle::Handle;
 use super::status::{self, Status};
 use super::table::{CudaStream, DoorStats};
+use super::unattached::unattached;
 use crate::machine;
 
 fn raw(stream: CudaStream) -> RawStream {
@@ -77,7 +77,7 @@ fn freed(body: impl FnOnce() -> Result<(), Error>) {
             if error.kind() != ErrorKind::ShutDown {
                 // Not `eprintln!`, which panics where there is no standard error.
                 let line =
-                    format!("alluvion: a free was refused, and those after it are only counted: {error}\n");
+                    format!("alluvion: a free was refused, and those after it are not told of: {error}\n");
                 FIRST.call_once(|| drop(std::io::stderr().write_all(line.as_bytes())));
             }
         })

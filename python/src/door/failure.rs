@@ -10,7 +10,7 @@ use std::panic::catch_unwind;
 use alluvion::Error;
 
 use super::status::{self, Status};
-use crate::error::forget_raised;
+use crate::error::tell_raised;
 
 /// The last failure of a thread.
 struct Last {
@@ -23,7 +23,8 @@ struct Last {
 }
 
 enum Failure {
-    Error(Error),
+    /// An error, and what a function of Python's has raised in that request.
+    Error(Error, Option<String>),
     Panic(String),
 }
 
@@ -58,10 +59,10 @@ pub(super) fn null(what: &'static str) -> Error {
 
 #[cold]
 fn keep(error: Error) -> Status {
-    // What a function of Python's has raised is the cause of no exception here, nor of the thread's next one in Python.
-    forget_raised();
+    // What a function of Python's has raised is the cause of no exception here, nor of the thread's next one in Python: it is told.
+    let raised = catch_unwind(tell_raised).unwrap_or(None);
     let (status, requested) = (status::of_kind(error.kind()), error.requested_bytes().unwrap_or(0));
-    replace(Last { failure: Failure::Error(error), status, requested, message: None })
+    replace(Last { failure: Failure::Error(error, raised), status, requested, message: None })
 }
 
 #[cold]
@@ -104,7 +105,10 @@ pub(super) fn message() -> *const c_char {
         last.message
             .get_or_insert_with(|| {
                 let mut text = match failure {
-                    Failure::Error(error) => error.to_string(),
+                    Failure::Error(error, None) => error.to_string(),
+                    Failure::Error(error, Some(raised)) => {
+                        format!("{error}; a function of the stack has raised {raised}")
+                    }
                     Failure::Panic(said) => format!("panic: {said}"),
                 }
                 .into_bytes();

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use alluvion::error::freeing;
 use alluvion::{AnyResource, Device, Error};
 
-use super::attached::unattached;
 use super::failure::null;
+use super::unattached::unattached;
 
 /// A stack, which a door has counted pointers to.
 pub(super) struct Handle {

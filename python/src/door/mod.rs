@@ -6,12 +6,12 @@
 
 #![expect(unsafe_code, reason = "makes capsules of bare pointers")]
 
-mod attached;
 mod calls;
 mod failure;
 mod handle;
 mod status;
 mod table;
+mod unattached;
 
 use core::ffi::CStr;
 use core::ptr::NonNull;
@@ -21,6 +21,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
+use crate::attached::beside_an_exception;
 use crate::error::{During, raise};
 use crate::resource::Owner;
 use handle::Handle;
@@ -54,12 +55,13 @@ pub(crate) fn handle_capsule<'py>(py: Python<'py>, owner: &Owner) -> PyResult<Bo
 
 /// Gives the count of a capsule back.
 unsafe extern "C" fn let_go(capsule: *mut ffi::PyObject) {
-    // SAFETY: a capsule that is going, with the name that `handle_capsule` gave.
-    let handle = unsafe { ffi::PyCapsule_GetPointer(capsule, HANDLE_NAME.as_ptr()) };
+    // SAFETY: a destructor of the interpreter's is called by a thread that has it.
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: a capsule that is going, with the name that `handle_capsule` gave. Under another name, which somebody has given it, the
+    // exception is dropped: the count is lost, and nothing is freed that is in use.
+    let handle =
+        beside_an_exception(py, || unsafe { ffi::PyCapsule_GetPointer(capsule, HANDLE_NAME.as_ptr()) });
     if handle.is_null() {
-        // Somebody has given the capsule another name. The count is lost, and nothing is freed that is in use.
-        // SAFETY: the call above has set an exception.
-        unsafe { ffi::PyErr_Clear() };
         return;
     }
     // SAFETY: the capsule's own count, which nobody else gives back.

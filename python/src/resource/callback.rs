@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::{DeviceMemoryResource, Owner};
-use crate::ending::attach;
+use crate::attached::attach;
 use crate::error::{During, keep_raised, raise, raised_by};
 use crate::machine;
 use crate::stream::{Stream, StreamHandle};

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 
 use super::base::{tower_over, upstream_of};
 use super::{Owner, UpstreamResourceAdaptor};
-use crate::ending::attach;
+use crate::attached::attach;
 use crate::error::{keep_raised, raised_by};
 
 /// Asks `callback(nbytes)` when its upstream is out of memory. If the answer is true, the request is tried again, and the callback asked

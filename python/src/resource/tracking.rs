@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 
 use super::UpstreamResourceAdaptor;
 use super::base::{layer, owner_of};
+use crate::attached::attach;
 use crate::debug_log::{self, DEBUG, ERROR};
-use crate::ending::attach;
 
 /// Knows every block that is allocated. With `capture_stacks` it knows the call stack of each allocation.
 ///

@@ -4,6 +4,8 @@
 #endif
 #include <alluvion/door.h>
 
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #if !defined(_WIN32)
@@ -39,6 +41,38 @@ EXPORTED void door_free(alv_door_table const *table, alv_door_handle *handle, vo
 EXPORTED void door_message(alv_door_table const *table, char *text, size_t room) {
     strncpy(text, table->last_error_message(), room - 1);
     text[room - 1] = 0;
+}
+
+/* What a thread and the end of the process are given. */
+static struct {
+    alv_door_table const *table;
+    alv_door_handle *handle;
+    void *block;
+    int32_t status;
+} given;
+
+static void *allocate_and_free(void *unused) {
+    void *block;
+    given.status = given.table->allocate(given.handle, 1000, 0, NULL, &block);
+    if (given.status == ALV_DOOR_OK) given.table->deallocate(given.handle, block, 1000, 0, NULL);
+    return unused;
+}
+
+/* Allocates and frees on a thread that has never called Python, and waits for it with whatever the caller holds. */
+EXPORTED int door_on_a_thread(alv_door_table const *table, alv_door_handle *handle) {
+    pthread_t thread;
+    given.table = table, given.handle = handle;
+    if (pthread_create(&thread, NULL, allocate_and_free, NULL) != 0) return -1;
+    pthread_join(thread, NULL);
+    return given.status;
+}
+
+static void free_wrongly(void) { given.table->deallocate(given.handle, given.block, 999, 0, NULL); }
+
+/* A free that a layer refuses, once the variables of the main thread have gone. */
+EXPORTED int door_at_exit(alv_door_table const *table, alv_door_handle *handle, void *block) {
+    given.table = table, given.handle = handle, given.block = block;
+    return atexit(free_wrongly);
 }
 
 #if defined(WITH_PYTHON)

@@ -1,10 +1,10 @@
 //! Who calls with the interpreter, lets go of it where a call may wait.
 
-#![expect(unsafe_code, reason = "asks the interpreter by a function that its stable interface does not name")]
-
-use std::sync::OnceLock;
+#![expect(unsafe_code, reason = "takes a body that stays on its thread through a bound of PyO3's")]
 
 use pyo3::prelude::*;
+
+use crate::attached::is_attached;
 
 /// Something that stays on its thread.
 struct Here<T>(T);
@@ -33,21 +33,4 @@ pub(super) fn unattached<T>(body: impl FnOnce() -> T) -> T {
         (_, Some(body)) => body(),
         _ => unreachable!("a body that is gone has answered"),
     }
-}
-
-/// Whether the calling thread is attached to the interpreter: without a wait, and without becoming so.
-fn is_attached() -> bool {
-    // Every interpreter has the function.
-    static CHECK: OnceLock<Option<unsafe extern "C" fn() -> i32>> = OnceLock::new();
-    let check = CHECK.get_or_init(|| {
-        // SAFETY: the name ends in null.
-        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyGILState_Check".as_ptr()) };
-        if found.is_null() {
-            return None;
-        }
-        // SAFETY: the function of this name takes nothing and answers an int.
-        Some(unsafe { core::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn() -> i32>(found) })
-    });
-    // SAFETY: always to be asked.
-    check.is_some_and(|check| unsafe { check() } != 0)
 }
