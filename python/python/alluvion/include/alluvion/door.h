@@ -17,8 +17,9 @@
  * refuses a table of another version, and asks `ALV_DOOR_HAS(table, member)` for each member that is not of the first table, which ends
  * with `refused_frees`. `alv_door_import` does the first.
  *
- * **Threads.** Every function may be called on any thread, with the interpreter or without. None needs it; a caller that has it is without
- * it while the call waits, for the device or for a thread that runs Python.
+ * **Threads.** Every function may be called on any thread, with the interpreter or without. None needs it, but for a function of Python's
+ * that the stack has: a handler, or a source that is written in Python. Such a call waits for the interpreter. A caller that has it is
+ * without it while the call waits, for the device or for a thread that runs Python. What such a function raises is told in the message.
  *
  * **Lifetimes.** A handle is counted, and keeps the stack, its memory and its device. It holds no object of Python: a handler of a stack
  * (`on_out_of_memory`) is asked while the Python object of that stack lives, and no longer.
