@@ -1,10 +1,14 @@
 """The compiled module: how it is built and kept, and what there is without one."""
 
+import fcntl
 import os
+import shutil
 import stat
 import subprocess
 import sys
 import sysconfig
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -27,8 +31,10 @@ def fake(tmp_path, built, monkeypatch):
     """A compiler that notes its calls, and copies the module that was built before: the source for it is the same."""
     script = tmp_path / "compiler"
     script.write_text(
-        f"#!{sys.executable}\nimport pathlib, shutil, sys, time\nwith open({str(tmp_path / 'calls')!r}, 'a') as calls: calls.write('called\\n')\n"
-        f"time.sleep(0.5)\nshutil.copy({str(built)!r}, sys.argv[sys.argv.index('-o') + 1])\n"
+        f"#!{sys.executable}\nimport os, shutil, sys, time\n"
+        f"with open({str(tmp_path / 'calls')!r}, 'a') as calls: calls.write('called\\n')\n"
+        f"with open({str(tmp_path / 'folders')!r}, 'a') as folders: folders.write(os.getcwd() + '\\n')\n"
+        f"time.sleep(0.5)\nshutil.copyfile({str(built)!r}, sys.argv[sys.argv.index('-o') + 1])\n"
     )
     script.chmod(0o755)
     monkeypatch.setenv("CXX", str(script))
@@ -96,18 +102,245 @@ def test_a_file_that_is_no_module_is_built_again(fake, run, built):
     assert (ended.returncode, ended.stdout) == (0, "alluvion.rapids._compiled\n"), ended.stderr
 
 
-def test_a_folder_that_others_may_write_to_is_refused(fake, run):
-    cache = fake / "cache" / "alluvion" / "rapids"
-    cache.mkdir(parents=True)
-    cache.chmod(0o777)
-    ended = run("import alluvion.rapids.build as build\nbuild.load()")
-    assert ended.returncode == 1 and "others may write there: name another place with XDG_CACHE_HOME" in ended.stderr
+@pytest.fixture
+def cache(fake):
+    """The folder of the cache, made."""
+    folder = fake / "cache" / "alluvion" / "rapids"
+    folder.mkdir(parents=True)
+    return folder
+
+
+LOAD = "import alluvion.rapids.build as build\nprint(build.load().__file__)\n"
+RAISE = """
+import alluvion.rapids.build as build
+try:
+    build.load()
+except build.CannotBuild as error:
+    print(error, "<-", repr(error.__cause__))
+"""
+
+
+def require_own_build(ended, fake):
+    """That a process has built a module of its own, which is gone, and has left the cache alone."""
+    assert ended.returncode == 0, ended.stderr
+    where = Path(ended.stdout.strip())
+    assert where.parent.name.startswith("alluvion-rapids-") and not where.exists()
+    assert [path for path in (fake / "cache").rglob("*") if not path.is_dir() or path.is_symlink()] == []
+
+
+@pytest.mark.parametrize("which", ["cache", "cache/alluvion", "cache/alluvion/rapids"])
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o1777])
+def test_nothing_is_kept_under_a_folder_that_others_may_write_to(fake, cache, which, mode):
+    (fake / which).chmod(mode)
+    # If root owns it and it is sticky, it is as /tmp: the folder in it is one's own.
+    if mode == 0o1777 and os.geteuid() == 0 and which != "cache/alluvion/rapids":
+        assert build._own(cache) == cache
+        return
+    with pytest.raises(PermissionError, match=f"^{fake / which} belongs to another user, or others may write there"):
+        build._own(cache)
+
+
+def test_a_process_builds_its_own_where_others_may_write(fake, cache, run):
+    (fake / "cache").chmod(0o777)
+    require_own_build(run(LOAD), fake)
+    ended = subprocess.run([sys.executable, "-m", "alluvion.rapids.build"], capture_output=True, text=True)
+    said = f"{fake / 'cache'} belongs to another user, or others may write there: name another place with XDG_CACHE_HOME"
+    assert (ended.returncode, ended.stderr) == (1, f"alluvion.rapids.build: {said}\n")
+
+
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+
+
+@only_root
+@pytest.mark.parametrize("which", ["cache", "cache/alluvion", "cache/alluvion/rapids"])
+def test_nothing_is_kept_under_a_folder_of_another_user(fake, cache, run, which):
+    os.chown(fake / which, 12345, 12345)
+    require_own_build(run(LOAD), fake)
+
+
+@only_root
+def test_in_tmp_the_next_folder_is_the_users_own(monkeypatch):
+    with tempfile.TemporaryDirectory(dir="/tmp") as mine, tempfile.TemporaryDirectory(dir="/tmp") as roots:
+        os.chown(mine, 12345, 12345)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "geteuid", lambda: 12345)
+            assert build._own(Path(mine)) == Path(mine)
+            with pytest.raises(PermissionError, match=f"^{roots} belongs to another user"):
+                build._own(Path(roots))
+
+
+def test_a_link_of_ones_own_is_followed_once_and_for_all(fake, monkeypatch):
+    real = fake / "real"
+    real.mkdir()
+    (fake / "to").symlink_to("elsewhere/../real")
+    (fake / "elsewhere").mkdir()
+    assert build._own(fake / "to" / "alluvion") == real / "alluvion"
+    (fake / "absolute").symlink_to(fake / "to")
+    assert build._own(fake / "absolute" / "alluvion") == real / "alluvion"
+    real.chmod(0o777)
+    with pytest.raises(PermissionError, match=f"^{real} belongs to another user"):
+        build._own(fake / "to" / "alluvion")
+    (fake / "ring").symlink_to("ring")
+    with pytest.raises(OSError, match="symbolic links"):
+        build._own(fake / "ring")
+
+
+@only_root
+def test_a_link_of_another_user_is_not_followed(fake, run):
+    (fake / "real").mkdir()
+    (fake / "cache").mkdir()
+    (fake / "cache" / "alluvion").symlink_to(fake / "real")
+    os.chown(fake / "cache" / "alluvion", 12345, 12345, follow_symlinks=False)
+    ended = run(LOAD)
+    assert Path(ended.stdout.strip()).parent.name.startswith("alluvion-rapids-"), ended.stderr
+    assert list((fake / "real").iterdir()) == []
+
+
+def test_all_folders_that_are_made_are_the_users_alone(fake, run):
+    ended = run("import os\nos.umask(0)\n" + LOAD)
+    assert ended.returncode == 0, ended.stderr
+    kept = Path(ended.stdout.strip())
+    assert kept.parent == fake / "cache" / "alluvion" / "rapids"
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (fake / "cache", *(fake / "cache").rglob("*"))}
+    assert modes == {"cache": 0o700, "alluvion": 0o700, "rapids": 0o700, "lock": 0o600, kept.name: 0o755}
+
+
+@pytest.mark.parametrize("change", ["writable", "link", pytest.param("another's", marks=only_root)])
+def test_a_file_that_others_may_have_written_is_built_again(fake, cache, run, built, change):
+    planted = cache / built.name
+    shutil.copy(built, planted)
+    if change == "writable":
+        planted.chmod(0o666)
+    elif change == "another's":
+        os.chown(planted, 12345, 12345)
+    else:
+        planted.unlink()
+        planted.symlink_to(built)
+    ended = run(LOAD)
+    assert (ended.returncode, ended.stdout) == (0, f"{planted}\n"), ended.stderr
+    assert (fake / "calls").read_text() == "called\n"
+    found = planted.lstat()
+    assert stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+
+
+@pytest.fixture
+def waiting(fake, cache):
+    """Starts programs that wait for the lock of the cache, and lets them go on after `meanwhile`. Returns what they print."""
+
+    def start(program, count, meanwhile=lambda: None):
+        lock = cache / "lock"
+        with open(lock, "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            command = [sys.executable, "-c", program]
+            started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(count)]
+            for process in started:
+                files = Path("/proc", str(process.pid), "fd")
+                until = time.monotonic() + 60
+                while not any(os.path.realpath(each) == str(lock) for each in files.iterdir()):
+                    assert process.poll() is None and time.monotonic() < until, process.stderr.read()
+                    time.sleep(0.01)
+            meanwhile()
+        ended = [process.communicate(timeout=120) for process in started]
+        assert [process.returncode for process in started] == [0] * count, ended
+        return [printed for printed, _ in ended]
+
+    return start
+
+
+def test_a_folder_that_was_opened_to_others_during_the_wait_is_no_place_any_more(fake, cache, waiting):
+    (printed,) = waiting(LOAD, 1, lambda: cache.chmod(0o777))
+    assert Path(printed.strip()).parent.name.startswith("alluvion-rapids-")
+    assert [path.name for path in cache.iterdir()] == ["lock"]
+
+
+BROKEN = "#!/bin/sh\necho called >> {calls}\nwhile [ \"$1\" != -o ]; do shift; done\necho 'no module' > \"$2\"\n"
+
+
+def test_a_module_that_does_not_load_is_built_once_and_the_reason_is_named(fake, waiting):
+    (fake / "compiler").write_text(BROKEN.format(calls=fake / "calls"))
+    for printed in waiting(RAISE, 3):
+        said, cause = printed.split(" <- ")
+        assert said.startswith(f"the module that was built for rmm {rmm.__version__} does not load: ")
+        assert said.endswith("file too short") and cause.startswith("ImportError(") and "file too short" in cause
+    assert (fake / "calls").read_text() == "called\n"
+
+
+def test_headers_of_another_rmm_are_named(fake, run):
+    version = next(each for each in _rmm.KINDS if each != _rmm.version_of(rmm))
+    other, this = ("{}.{:02}".format(*each) for each in (version, _rmm.version_of(rmm)))
+    # The source of the version that is installed: Cython compiles no other.
+    patch = "import rmm\nfrom alluvion.rapids import _rmm\n"
+    patch += f"_rmm.KINDS[{version}] = _rmm.KINDS[_rmm.version_of(rmm)]\nrmm.__version__ = '{other}.00'\n"
+    ended = run(patch + RAISE)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith(f"the module that was built for rmm {other}.00 was built with headers of rmm {this} <- ")
+
+
+@pytest.mark.parametrize("who", ["random", "cython"])
+def test_nothing_of_the_current_folder_is_run(fake, run, who):
+    here = fake / "here"
+    here.mkdir()
+    (here / f"{who}.py").write_text(f"open({str(fake / 'ran')!r}, 'w')\nraise SystemExit(1)\n")
+    # The program itself has taken what it needs by then.
+    ended = run(f"import os, tempfile\nfrom alluvion.rapids import build\nos.chdir({str(here)!r})\nprint(build.build())")
+    assert not (fake / "ran").exists()
+    assert ended.returncode == 0 and Path(ended.stdout.strip()).exists(), ended.stderr
+
+
+def test_a_compiler_runs_in_the_folder_of_the_build(fake, run):
+    assert run(f"import os\nos.chdir({str(fake)!r})\nos.environ['CXX'] = './compiler'\n" + LOAD).returncode == 0
+    (where,) = map(Path, (fake / "folders").read_text().splitlines())
+    assert where.parent == fake / "cache" / "alluvion" / "rapids" and where.name.startswith(".building-")
+
+
+def test_a_lock_ends_with_the_build_whoever_has_its_file_too(tmp_path):
+    lock = tmp_path / "lock"
+    with build._lock(lock):
+        files = {os.path.realpath(f"/proc/self/fd/{each}"): int(each) for each in os.listdir("/proc/self/fd")}
+        # As a child has it that is forked now.
+        held = os.dup(files[str(lock)])
+    try:
+        with open(lock) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(held)
+
+
+def test_the_next_build_removes_what_others_have_left(fake, cache, run):
+    left, recent = cache / ".building-left", cache / ".building-recent"
+    for each in (left, recent):
+        each.mkdir()
+        (each / "resource.cpp").touch()
+    two_hours_ago = time.time() - 7200
+    os.utime(left, (two_hours_ago, two_hours_ago))
+    ended = run(LOAD)
+    assert ended.returncode == 0, ended.stderr
+    assert not left.exists() and (recent / "resource.cpp").exists()
 
 
 def test_without_a_place_to_keep_it_a_process_builds_its_own(fake, run):
     (fake / "cache").write_text("a file, and no folder")
     ended = run(USE)
     assert (ended.returncode, ended.stdout) == (0, "alluvion.rapids._compiled\n"), ended.stderr
+
+
+def test_without_a_place_to_build_it_either_the_reason_is_named(fake, run):
+    (fake / "cache").write_text("a file, and no folder")
+    (fake / "temporary" / "own").mkdir(parents=True)
+    (fake / "temporary").chmod(0o777)
+    ended = run(RAISE, TMPDIR=str(fake / "temporary" / "own"))
+    assert ended.returncode == 0, ended.stderr
+    said = f"there is no place to build it, which TMPDIR may name: {fake / 'temporary'} belongs to another user"
+    assert ended.stdout.strip().startswith(said)
+    assert not (fake / "calls").exists()
+
+
+def test_without_a_home_a_process_builds_its_own(fake, run):
+    environment = {"XDG_CACHE_HOME": "", "HOME": "~nobody-of-this-name"}
+    require_own_build(run("import os\n" + LOAD, **environment), fake)
+    ended = run("import sys\nsys.argv = ['build']\nfrom alluvion.rapids import build\nsys.exit(build.main())", **environment)
+    assert ended.returncode == 1
+    assert ended.stderr == "alluvion.rapids.build: this user has no home to keep it in: name a place with XDG_CACHE_HOME\n"
 
 
 def test_the_command_builds_ahead(fake):
@@ -123,16 +356,75 @@ def test_the_command_builds_ahead(fake):
     assert ended.returncode == 1 and ended.stderr.startswith("alluvion.rapids.build: to build it, there is missing: a compiler of C++")
 
 
-def test_a_module_beside_the_package_is_for_all_users(fake, run, monkeypatch):
-    beside = fake / "built"
-    monkeypatch.setattr(build, "_BESIDE", beside)
-    path = build.build(beside=True)
-    assert path.parent == beside and stat.S_IMODE(beside.stat().st_mode) & 0o555 == 0o555
-    assert stat.S_IMODE(path.stat().st_mode) & 0o444 == 0o444
+@pytest.fixture
+def beside(fake, monkeypatch):
+    """A folder in the place of that in the package, and the line that puts it there in another process."""
+    folder = fake / "built"
+    monkeypatch.setattr(build, "_BESIDE", folder)
+    return folder, f"import pathlib\nfrom alluvion.rapids import build\nbuild._BESIDE = pathlib.Path({str(folder)!r})\n"
+
+
+@pytest.mark.parametrize("umask", [0o077, 0])
+def test_a_module_beside_the_package_is_for_all_users(fake, run, beside, umask):
+    folder, place = beside
+    before = os.umask(umask)
+    try:
+        path = build.build(beside=True)
+    finally:
+        os.umask(before)
+    assert path.parent == folder
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (folder, path)] == [0o755, 0o755]
     (fake / "compiler").unlink()
-    ended = run(f"import pathlib\nfrom alluvion.rapids import build\nbuild._BESIDE = pathlib.Path({str(beside)!r})\n{USE}")
-    assert (ended.returncode, ended.stdout) == (0, "alluvion.rapids._compiled\n"), ended.stderr
+    # Also for a user without a home.
+    for environment in ({}, {"XDG_CACHE_HOME": "", "HOME": "~nobody-of-this-name"}):
+        ended = run(place + USE, **environment)
+        assert (ended.returncode, ended.stdout) == (0, "alluvion.rapids._compiled\n"), ended.stderr
     assert not (fake / "cache").exists()
+
+
+def copy_of(built, folder):
+    folder.mkdir(mode=0o755)
+    return Path(shutil.copy(built, folder))
+
+
+@only_root
+def test_a_module_beside_the_package_may_be_of_whom_the_package_is(fake, run, beside, built):
+    folder, place = beside
+    path = copy_of(built, folder)
+    for each in (folder, path):
+        os.chown(each, 12345, 12345)
+    package = fake / "package.py"
+    package.touch()
+    ended = run(place + LOAD)
+    assert ended.stdout == f"{fake / 'cache' / 'alluvion' / 'rapids' / built.name}\n", ended.stderr
+    os.chown(package, 12345, 12345)
+    ended = run(place + f"build.__file__ = {str(package)!r}\n" + LOAD)
+    assert ended.stdout == f"{path}\n", ended.stderr
+
+
+def test_a_folder_beside_the_package_that_nobody_may_look_into_has_no_module(fake, run):
+    # For root too.
+    place = "import pathlib\nfrom alluvion.rapids import build\nbuild._BESIDE = pathlib.Path('/', 'x' * 300)\n"
+    ended = run(place + LOAD)
+    assert ended.returncode == 0 and str(fake / "cache") in ended.stdout, ended.stderr
+
+
+@pytest.mark.parametrize("which", ["folder", "file"])
+def test_a_module_beside_the_package_that_others_may_write_is_not_loaded(fake, run, beside, built, which):
+    folder, place = beside
+    path = copy_of(built, folder)
+    (folder if which == "folder" else path).chmod(0o777)
+    ended = run(place + LOAD)
+    assert ended.stdout == f"{fake / 'cache' / 'alluvion' / 'rapids' / built.name}\n", ended.stderr
+
+
+def test_a_module_beside_the_package_that_does_not_load_is_named_where_there_is_no_other(fake, run, beside, built):
+    folder, place = beside
+    path = copy_of(built, folder)
+    path.write_text("no module")
+    ended = run(place + RAISE, PATH="/nonexistent", CXX="")
+    assert ended.returncode == 0, ended.stderr
+    assert "file too short. Nor is there another one: to build it, there is missing: a compiler of C++" in ended.stdout
 
 
 def test_a_table_of_another_version_is_an_import_error(run):
