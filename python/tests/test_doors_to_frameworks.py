@@ -13,7 +13,7 @@ from alluvion.rmm.pylibrmm.stream import Stream
 
 class WarpStream:
     def __init__(self, device):
-        self.device, self.of, self.waited_for = device, Stream(), []
+        self.device, self.of, self.waited_for, self.is_capturing = device, Stream(), [], False
 
     def __cuda_stream__(self):
         return self.of.__cuda_stream__()
@@ -84,6 +84,43 @@ def test_an_array_of_warp_goes_behind_the_stream_that_is_current_then(warp):
     allocator.deallocate(blocks.pop(), 4096)
     assert made_on.waited_for == [other]
     assert stack.stats().current_bytes == 0
+
+
+def test_an_array_of_warp_waits_for_nothing_while_its_own_stream_is_captured(warp):
+    import alluvion.warp
+
+    allocator = alluvion.warp.Allocator(alluvion.resource("pool | cuda"))
+    device = warp.devices[0]
+    made_on = device.stream
+    block = allocator.allocate(4096)
+    device.stream = WarpStream(device)
+    # By somebody else: the device does not know.
+    made_on.is_capturing = True
+    allocator.deallocate(block, 4096)
+    assert made_on.waited_for == [] and allocator.live_blocks() == 0
+
+
+def test_an_array_of_warp_is_not_lost_when_the_wait_fails(warp):
+    import alluvion.warp
+
+    stack = alluvion.resource("stats | pool | cuda")
+    allocator = alluvion.warp.Allocator(stack)
+    device = warp.devices[0]
+    made_on = device.stream
+    block = allocator.allocate(4096)
+    device.stream = other = WarpStream(device)
+
+    def fail(stream):
+        raise RuntimeError("no wait")
+
+    made_on.wait_stream, wait = fail, made_on.wait_stream
+    with pytest.raises(RuntimeError, match="no wait"):
+        allocator.deallocate(block, 4096)
+    assert allocator.live_blocks() == 1 and stack.stats().current_bytes == 4096
+    made_on.wait_stream = wait
+    allocator.deallocate(block, 4096)
+    assert made_on.waited_for == [other]
+    assert allocator.live_blocks() == 0 and stack.stats().current_bytes == 0
 
 
 def test_warp_gets_no_bytes_and_an_error_that_says_why(warp):

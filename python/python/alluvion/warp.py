@@ -54,12 +54,15 @@ class Allocator:
         """Gives a block back."""
         if not ptr:
             return
-        resource, stream = self._live.pop(ptr)
+        resource, stream = self._live[ptr]
         device = stream.device
         now = device.stream
-        # A wait would make the one stream a part of what the other records.
-        if now is not stream and not device.is_capturing:
+        # A wait would make the one stream a part of what the other records. A device knows of captures that Warp has begun and of
+        # the stream that is current, and of none that somebody else has begun on the block's own.
+        if now is not stream and not stream.is_capturing and not device.is_capturing:
             stream.wait_stream(now)
+        # After the wait, which may raise and leaves the block here. Before the free: another thread may get the same address.
+        del self._live[ptr]
         resource.deallocate(ptr, size_in_bytes, stream)
 
     def live_blocks(self) -> int:
