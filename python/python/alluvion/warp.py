@@ -24,8 +24,8 @@ class Allocator:
     An array is allocated on the stream that is current in Warp on its device. Its memory goes back on the same stream, behind the
     work that the stream which is current when the array goes has been given by then.
 
-    While Warp records a graph nothing waits for another stream. The memory of arrays that are made and dropped within it is taken
-    for free then, so a program that records such graphs makes its stack of `pool(watch_captures=true)`.
+    While Warp records a graph nothing waits for another stream. The memory of arrays that are made and dropped within it is taken for
+    free then, and given to others: make what a graph uses before it is recorded, and keep it as long as the graph.
     """
 
     #: A free here needs no context of Warp's, which then sets none.
