@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::hash::RandomState;
 
 use alluvion::adaptor::*;
-use alluvion::compose::{PerDevice, PerDeviceError};
+use alluvion::compose::{PerDevice, PerDeviceError, StackSleeper};
 use alluvion::container::*;
 use alluvion::current::CurrentResources;
 use alluvion::device::*;
@@ -89,8 +89,9 @@ all!([host::HashMap<u8, u8, RandomState, PinnedAlloc>, host::HashSet<u8, RandomS
 all!([DeviceBuffer, DeviceVec<f32>, DeviceScalar<u8>, RawParts<AnyResource>, Transfer<Vec<u8>>, Returned<Vec<u8>>] are [Send Sync] not [Clone]);
 all!([CudarcMemory<f32>, DeviceVec<f32, CudarcMemory<f32>>, Returned<DeviceVec<f32>>] are [Send Sync] not [Clone]);
 all!([Asleep<'static, DeviceVec<f32>>] are [Send Sync] not [Clone]);
-all!([Sleeper<'static, Mapped>, SleepRecord<'static>] are [Send Sync] not [Clone]);
+all!([Sleeper<'static, Mapped>, StackSleeper, SleepRecord<'static>] are [Send Sync] not [Clone]);
 all!([SleepConfig<'static>, Kept<'static>] are [Send Sync Clone] not [Copy]);
+all!([Tagged<'static>] are [Send Sync Copy]);
 all!([DeviceVec<f32, &'static Cuda>, DeviceVec<f32, ResourceRef<'static>>] are [Send Sync] not [Clone]);
 all!([DeviceSlice<'static, u8>, DeviceSliceMut<'static, u8>] are [Send Sync]);
 all!([Chunks<'static, u8>, ChunksExact<'static, u8>] are [Send Sync Clone] not [Copy]);
