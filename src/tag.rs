@@ -122,6 +122,20 @@ impl Tag {
         before
     }
 
+    /// The tag of scopes within each other, as it is written: with semicolons between their names.
+    ///
+    /// ```
+    /// use alluvion::tag::Tag;
+    ///
+    /// let tag = Tag::of_path("load;join");
+    /// assert_eq!(tag, Tag::NONE.within("load").within("join"));
+    /// assert_eq!(tag.to_string(), "load;join");
+    /// ```
+    #[must_use]
+    pub fn of_path(path: &str) -> Self {
+        path.split(';').fold(Self::NONE, |around, name| around.within(name))
+    }
+
     /// The name of the scope; empty for [`NONE`](Self::NONE).
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -24,7 +24,7 @@ impl Handle for SleeperHandle {
     const NAME: &'static str = "sleeper";
 }
 
-/// What sleeps together.
+/// The figures of the blocks that sleep together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct SleepFigures {
@@ -78,8 +78,8 @@ pub unsafe extern "C" fn alv_sleep(
             }
             if !tag.is_null() {
                 // SAFETY: the contract of pointers.
-                let names = unsafe { text::borrow(tag, "tag") }?;
-                config = config.tag(names.split(';').fold(Tag::NONE, |around, name| around.within(name)));
+                let path = unsafe { text::borrow(tag, "tag") }?;
+                config = config.tag(Tag::of_path(path));
             }
             // SAFETY: no work uses what sleeps, and no thread frees it meanwhile, by the function's text.
             let sleeper = unsafe { stack.get().sleep(config) }?;

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "puts blocks to sleep that a program has the addresses of")]
 
 use alluvion::compose::StackSleeper;
-use alluvion::tag::Tag as CoreTag;
+use alluvion::tag::Tag;
 use alluvion::{AnyResource, Error, SleepConfig};
 use pyo3::prelude::*;
 
@@ -28,8 +28,8 @@ impl Sleeper {
         if keeps {
             config = config.keep_in(pinned::pool_of(stack.device())?);
         }
-        if let Some(names) = tag {
-            config = config.tag(names.split(';').fold(CoreTag::NONE, |around, name| around.within(name)));
+        if let Some(path) = tag {
+            config = config.tag(Tag::of_path(path));
         }
         // SAFETY: who calls `sleep` in Python promises that no work uses what sleeps, and frees none of it meanwhile, by the method's
         // text: as with every address that a program has there.

@@ -78,10 +78,6 @@ impl<'k> SleepConfig<'k> {
     pub(crate) fn tagged(&self) -> Option<Tagged<'k>> {
         self.tag.map(|tag| Tagged { tag, by: self.tags })
     }
-
-    pub(crate) fn chosen(&self) -> Chosen<'k> {
-        self.tagged().map_or(Chosen::All, Chosen::Tagged)
-    }
 }
 
 impl core::fmt::Debug for SleepConfig<'_> {

@@ -356,7 +356,7 @@ typedef struct alv_range {
     uint32_t flags;
 } alv_range;
 
-// What sleeps together.
+// The figures of the blocks that sleep together.
 typedef struct alv_sleep_figures {
     // `sizeof(alv_sleep_figures)`.
     size_t struct_size;

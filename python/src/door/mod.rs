@@ -1,8 +1,8 @@
 //! What do compiled doors call?
 //!
 //! A door is a compiled module of another package which hands our memory to a framework: its source needs `alluvion/door.h` and links
-//! nothing. It takes the [`Table`] out of a capsule of this module, and the handle of a stack out of a capsule of the stack. No function
-//! of the table needs the interpreter, none unwinds, and a handle holds no object of Python.
+//! nothing. It takes the [`Table`] out of a capsule of this module, and the handle of a stack out of a capsule of the stack. A function of
+//! the table needs the interpreter only where the stack has a function of Python's; none unwinds, and a handle holds no object of Python.
 
 #![expect(unsafe_code, reason = "makes capsules of bare pointers")]
 

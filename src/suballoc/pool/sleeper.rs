@@ -7,7 +7,7 @@ use core::fmt;
 use super::Pool;
 use super::handle::PoolHandle;
 use crate::error::Error;
-use crate::resource::{AnyResource, Resource, SleepRecord};
+use crate::resource::{AnyResource, Resource, SleepRecord, Sleeping as _};
 use crate::size::Size;
 use crate::suballoc::sleep_config::SleepConfig;
 use crate::sync::Arc;
@@ -121,7 +121,7 @@ impl<'p, U: Resource> Sleeper<'p, U> {
     /// As [`Pool::sleep`].
     unsafe fn begin(pool: PoolHandle<'p, U>, config: SleepConfig<'p>) -> Result<Self, Error> {
         // SAFETY: the caller's promises.
-        let record = unsafe { pool.engine.sleep(config.chosen(), None, config.keep) }?;
+        let record = unsafe { pool.engine.sleep_all(config.tagged(), config.keep) }?;
         Ok(Self { pool, record })
     }
 

@@ -10,7 +10,7 @@
 
 namespace alluvion {
 
-/// What sleeps together.
+/// The figures of the blocks that sleep together.
 using sleep_figures = ::alv_sleep_figures;
 
 } // namespace alluvion

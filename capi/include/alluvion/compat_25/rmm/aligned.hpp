@@ -9,7 +9,7 @@
 
 namespace rmm {
 
-/// What memory of the host is aligned to, unless a program asks for more.
+/// The alignment of memory of the host, unless a program asks for more.
 static constexpr std::size_t RMM_DEFAULT_HOST_ALIGNMENT{alignof(std::max_align_t)};
 
 } // namespace rmm

@@ -69,7 +69,7 @@ struct ALLUVION_VISIBLE current_objects {
         return object;
     }
 
-    /// What a device allocates from before anybody sets another resource. The library has no question for it: where another one is set, that is
+    /// The resource that a device allocates from before anybody sets another one. The library has no question for it: where another one is set, that is
     /// taken off for a moment, which a request by another thread may see.
     by_pointer first_of(cuda_device_id device) {
         std::lock_guard<std::mutex> const held(lock);

@@ -13,7 +13,7 @@ namespace mr {
 template <class T>
 using polymorphic_allocator = ::alluvion::basic_polymorphic_allocator<T, ::rmm::detail::allocation>;
 
-/// Such an allocator on one stream, as one of the standard library. A class of its own, so that a program may leave the type out.
+/// A polymorphic allocator on one stream, as an allocator of the standard library. The class is no alias, so that a program may leave the type out.
 template <class Allocator>
 class stream_allocator_adaptor : public ::alluvion::basic_stream_allocator_adaptor<Allocator, cuda_stream_view> {
     using base = ::alluvion::basic_stream_allocator_adaptor<Allocator, cuda_stream_view>;

@@ -9,7 +9,7 @@ ALLUVION_COMPAT_RMM_BEGIN
 namespace mr {
 namespace detail {
 
-/// What the current device allocates from before anybody sets another resource.
+/// The resource that the current device allocates from before anybody sets another one.
 inline device_memory_resource *initial_resource() {
     return ::rmm::detail::current_objects::get().first_of(get_current_cuda_device());
 }
