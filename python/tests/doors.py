@@ -20,6 +20,9 @@ class Stats(ctypes.Structure):
     ]
 
 
+Visitor = ctypes.CFUNCTYPE(None, _pointer, _pointer, _size)
+
+
 class Table(ctypes.Structure):
     # Functions of these types are called without the interpreter, as compiled modules call them.
     _fields_ = [
@@ -42,6 +45,10 @@ class Table(ctypes.Structure):
         ("stats", ctypes.CFUNCTYPE(_status, _pointer, ctypes.POINTER(Stats))),
         ("memory_info", ctypes.CFUNCTYPE(_status, _pointer, _sizes, _sizes)),
         ("refused_frees", ctypes.CFUNCTYPE(ctypes.c_uint64, _pointer)),
+        ("reserved_bytes", ctypes.CFUNCTYPE(_status, _pointer, _sizes)),
+        ("segments", ctypes.CFUNCTYPE(_status, _pointer, Visitor, _pointer)),
+        ("address_range", ctypes.CFUNCTYPE(_status, _pointer, _pointer, _out, _sizes)),
+        ("keep_stream", ctypes.CFUNCTYPE(_status, _pointer, _pointer)),
     ]
 
 

@@ -15,11 +15,13 @@ import pytest
 
 import alluvion
 from alluvion import _alluvion
-from doors import HANDLE_NAME, TABLE_NAME, Handle, Table, capsule, pointer, table
+from doors import HANDLE_NAME, TABLE_NAME, Handle, Table, Visitor, capsule, pointer, table
 
 HERE = Path(__file__).parent
 OUT_OF_MEMORY, INVALID_ALIGNMENT, DEVICE_MISMATCH, INVALID_ARGUMENT, UNSUPPORTED = 1, 3, 5, 8, 9
 CONTEXT_LOST, SHUT_DOWN = 13, 14
+#: The bytes of the first table.
+FIRST = Table.reserved_bytes.offset
 
 
 def header():
@@ -39,7 +41,7 @@ class ByCtypes:
 
     def door_refuses(self, address):
         found = Table.from_address(address)
-        return int(found.abi_version != 1 or found.size < ctypes.sizeof(Table))
+        return int(found.abi_version != 1 or found.size < FIRST)
 
     def door_newer(self, address):
         if Table.from_address(address).size < ctypes.sizeof(Table) + ctypes.sizeof(ctypes.c_void_p):
@@ -145,7 +147,7 @@ def test_a_table_that_has_grown_serves_a_door_of_today(sim, door):
     handle.release()
 
 
-@pytest.mark.parametrize(("member", "value"), [("abi_version", 2), ("abi_version", 0), ("size", ctypes.sizeof(Table) - 1)])
+@pytest.mark.parametrize(("member", "value"), [("abi_version", 2), ("abi_version", 0), ("size", FIRST - 1)])
 def test_another_version_of_the_table_is_refused(door, monkeypatch, member, value):
     other = Table.from_buffer_copy(table())
     setattr(other, member, value)
@@ -154,6 +156,12 @@ def test_another_version_of_the_table_is_refused(door, monkeypatch, member, valu
         monkeypatch.setattr(_alluvion, "_C_API", capsule(ctypes.addressof(other), TABLE_NAME))
         with pytest.raises(ImportError, match=r"alluvion has version \d of its table .* built for version 1"):
             door.python.door_table()
+
+
+def test_the_first_table_is_taken(door):
+    first = Table.from_buffer_copy(table())
+    first.size = FIRST
+    assert door.door_refuses(ctypes.addressof(first)) == 0
 
 
 def test_a_capsule_of_another_name_is_refused(sim, door, monkeypatch):
@@ -547,3 +555,44 @@ def test_an_exception_that_is_on_its_way_goes_on_while_a_destructor_calls_python
         int(one())
     gc.collect()
     assert len(freed) == 1
+
+
+def test_what_a_stack_has_of_the_driver_and_where(sim):
+    stack = alluvion.resource("stats | pool(initial=4MiB) | cuda")
+    handle, plain = Handle(stack), Handle(alluvion.resource("cuda"))
+    _, block = handle.allocate(1000)
+    nbytes, base, found = ctypes.c_size_t(), ctypes.c_void_p(), []
+    visitor = Visitor(lambda context, address, size: found.append((context, address, size)))
+    assert table().reserved_bytes(handle.address, ctypes.byref(nbytes)) == 0 and nbytes.value == 4 << 20
+    assert table().segments(handle.address, visitor, 7) == 0
+    ((context, address, size),) = found
+    assert (context, size) == (7, 4 << 20) and address <= block < address + size
+    assert table().address_range(handle.address, block + 5, ctypes.byref(base), ctypes.byref(nbytes)) == 0
+    assert (base.value, nbytes.value) == (address, size)
+    assert table().address_range(handle.address, block, None, None) == 0
+    # What a stack cannot say, and what is no address.
+    assert table().reserved_bytes(plain.address, ctypes.byref(nbytes)) == UNSUPPORTED and "`pool`" in plain.message()
+    assert table().segments(plain.address, visitor, None) == UNSUPPORTED
+    assert table().reserved_bytes(handle.address, None) == INVALID_ARGUMENT
+    assert table().address_range(handle.address, 1, ctypes.byref(base), None) == INVALID_ARGUMENT
+    handle.free(block, 1000)
+    handle.release()
+    plain.release()
+
+
+def test_a_stream_that_is_never_destroyed_is_asked_for_nothing(sim):
+    stack = alluvion.resource("pool | cuda-async")
+    handle, stream = Handle(stack), alluvion.Stream()
+    raw = stream.__cuda_stream__()[1]
+    for each in (raw, raw, None, 1, 2):
+        assert table().keep_stream(handle.address, each) == 0
+    _, block = handle.allocate(1000, raw)
+    handle.free(block, 1000, raw)
+    before = sim.calls()
+    for _ in range(10):
+        _, block = handle.allocate(1000, raw)
+        handle.free(block, 1000, raw)
+    assert sim.calls() == before
+    assert table().keep_stream(None, raw) == INVALID_ARGUMENT
+    handle.release()
+    del stream

@@ -109,4 +109,20 @@ def per_device(
     return PerDevice(stacks)
 
 
-__all__ = ["PerDevice", "per_device"]
+def stacks_of(resource: str | Stack | Mapping[int, Stack], devices: Iterable[int] | None) -> Mapping[int, Stack]:
+    """What the `install` of a door is given, as stacks by the numbers of their devices.
+
+    A recipe makes a stack for every device, or for those that are named.
+    """
+    if isinstance(resource, str):
+        return per_device(resource, devices)
+    if devices is not None:
+        raise ValueError("stacks have their devices: leave `devices` out")
+    if isinstance(resource, Mapping):
+        return resource
+    if isinstance(resource, Stack):
+        return {resource.device: resource}
+    raise TypeError(f"a recipe, a stack, or the stacks of several devices, and not {type(resource).__name__}")
+
+
+__all__ = ["PerDevice", "per_device", "stacks_of"]

@@ -6,12 +6,13 @@ use core::ffi::{c_char, c_void};
 
 use alluvion::adaptor::Stats;
 use alluvion::driver::RawStream;
+use alluvion::suballoc::SuballocBook;
 use alluvion::{DevicePtr, Error, ErrorKind, Layout, Resource, ResourceExt as _, StreamRef};
 
 use super::failure::{self, call, contained, null};
 use super::handle::Handle;
 use super::status::{self, Status};
-use super::table::{CudaStream, DoorStats};
+use super::table::{CudaStream, DoorStats, SegmentVisitor};
 use super::unattached::unattached;
 use crate::machine;
 
@@ -301,4 +302,76 @@ pub(super) unsafe extern "C" fn memory_info(
 pub(super) unsafe extern "C" fn refused_frees(handle: *const Handle) -> u64 {
     // SAFETY: the contract of handles.
     contained(0, || unsafe { Handle::lend(handle) }.map_or(0, Handle::refused))
+}
+
+/// The book of the outermost suballocator.
+fn book(handle: &Handle) -> Result<&SuballocBook, Error> {
+    handle.resource().find::<SuballocBook>().ok_or_else(|| {
+        Error::unsupported("segments", "the stack has no suballocator", "put `pool` into the recipe")
+    })
+}
+
+pub(super) unsafe extern "C" fn reserved_bytes(handle: *const Handle, bytes: *mut usize) -> Status {
+    call(|| {
+        // SAFETY: the contract of handles.
+        let handle = unsafe { Handle::lend(handle) }?;
+        // SAFETY: null or writable, by the contract of pointers.
+        let bytes = unsafe { bytes.as_mut() }.ok_or_else(|| null("bytes"))?;
+        *bytes = book(handle)?.reserved_bytes();
+        Ok(())
+    })
+}
+
+pub(super) unsafe extern "C" fn segments(
+    handle: *const Handle,
+    visit: SegmentVisitor,
+    context: *mut c_void,
+) -> Status {
+    call(|| {
+        // SAFETY: the contract of handles.
+        let handle = unsafe { Handle::lend(handle) }?;
+        // No lock is held any more when the visitor is called.
+        let segments = unattached(|| book(handle).map(SuballocBook::segments))?;
+        for segment in segments {
+            let address = core::ptr::with_exposed_provenance_mut(segment.address.address() as usize);
+            // SAFETY: the caller's own function, with the context that came with it.
+            unsafe { visit(context, address, segment.bytes) };
+        }
+        Ok(())
+    })
+}
+
+pub(super) unsafe extern "C" fn address_range(
+    handle: *const Handle,
+    address: *const c_void,
+    base: *mut *mut c_void,
+    bytes: *mut usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the contract of handles.
+        let handle = unsafe { Handle::lend(handle) }?;
+        let driver = handle.device().machine().driver();
+        let range = unattached(|| driver.address_range(address.expose_provenance() as u64))?.ok_or_else(|| {
+            Error::invalid_argument("address", "it is in no memory of the driver", "pass the address of a block")
+        })?;
+        // SAFETY: null or writable, by the contract of pointers.
+        if let Some(base) = unsafe { base.as_mut() } {
+            *base = core::ptr::with_exposed_provenance_mut(range.start as usize);
+        }
+        // SAFETY: as above.
+        if let Some(bytes) = unsafe { bytes.as_mut() } {
+            *bytes = range.bytes;
+        }
+        Ok(())
+    })
+}
+
+pub(super) unsafe extern "C" fn keep_stream(handle: *const Handle, stream: CudaStream) -> Status {
+    call(|| {
+        // SAFETY: the contract of handles.
+        let handle = unsafe { Handle::lend(handle) }?;
+        machine::ensure_context(handle.device().machine());
+        // SAFETY: a stream of the device that is never destroyed, by the function's text.
+        unsafe { handle.keep_stream(raw(stream)) }
+    })
 }

@@ -3,11 +3,12 @@
 #![expect(unsafe_code, reason = "turns pointers into counts and back")]
 
 use core::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use alluvion::error::freeing;
-use alluvion::{AnyResource, Device, Error};
+use alluvion::driver::RawStream;
+use alluvion::{AnyResource, Device, Error, Stream};
 
 use super::failure::null;
 use super::unattached::unattached;
@@ -19,13 +20,15 @@ pub(super) struct Handle {
     device: Device,
     /// How many frees through this handle a layer has refused.
     refused: AtomicU64,
+    /// The streams that are never destroyed, which are registered while they are here.
+    streams: Mutex<Vec<Stream>>,
 }
 
 impl Handle {
     /// A new handle, with one count that is the caller's.
     pub(super) fn give(resource: AnyResource) -> NonNull<Self> {
         let device = resource.device().clone();
-        let handle = Arc::new(Self { resource, device, refused: AtomicU64::new(0) });
+        let handle = Arc::new(Self { resource, device, refused: AtomicU64::new(0), streams: Mutex::default() });
         // SAFETY: the pointer of an `Arc` is not null.
         unsafe { NonNull::new_unchecked(Arc::into_raw(handle).cast_mut()) }
     }
@@ -85,6 +88,22 @@ impl Handle {
     pub(super) fn refused(&self) -> u64 {
         // Relaxed, here and below: a figure, which orders nothing.
         self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Has a bare stream known without a question to the driver, from now on.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is a stream of the device, or names a default stream, and is not destroyed before the process ends.
+    pub(super) unsafe fn keep_stream(&self, raw: RawStream) -> Result<(), Error> {
+        if raw.is_default() || raw == RawStream::PER_THREAD {
+            return Ok(());
+        }
+        // SAFETY: the stream is never destroyed, as the caller promises, and it is no default stream.
+        let stream = unsafe { Stream::from_owner(&self.device, raw, Arc::new(())) }?;
+        self.device.raw_streams().register(&stream);
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
+        Ok(())
     }
 
     /// Frees a block of the stack by `free`; an error says why a layer has refused it, and left it alone.

@@ -11,6 +11,9 @@ use super::status::Status;
 /// A bare stream of CUDA: 0 and 1 are the legacy default stream, 2 is that of the calling thread.
 pub(super) type CudaStream = *mut c_void;
 
+/// What `segments` calls with each one: its context, the address, and the bytes.
+pub(super) type SegmentVisitor = unsafe extern "C" fn(*mut c_void, *mut c_void, usize);
+
 /// `struct alv_door_stats`.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -46,6 +49,10 @@ pub(super) struct Table {
     stats: unsafe extern "C" fn(*const Handle, *mut DoorStats) -> Status,
     memory_info: unsafe extern "C" fn(*const Handle, *mut usize, *mut usize) -> Status,
     refused_frees: unsafe extern "C" fn(*const Handle) -> u64,
+    reserved_bytes: unsafe extern "C" fn(*const Handle, *mut usize) -> Status,
+    segments: unsafe extern "C" fn(*const Handle, SegmentVisitor, *mut c_void) -> Status,
+    address_range: unsafe extern "C" fn(*const Handle, *const c_void, *mut *mut c_void, *mut usize) -> Status,
+    keep_stream: unsafe extern "C" fn(*const Handle, CudaStream) -> Status,
 }
 
 impl Table {
@@ -74,4 +81,8 @@ pub(super) static TABLE: Table = Table {
     stats: calls::stats,
     memory_info: calls::memory_info,
     refused_frees: calls::refused_frees,
+    reserved_bytes: calls::reserved_bytes,
+    segments: calls::segments,
+    address_range: calls::address_range,
+    keep_stream: calls::keep_stream,
 };

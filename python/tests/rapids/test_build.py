@@ -6,7 +6,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 import rmm
 
 import alluvion
+from alluvion._compiled import package, places
 from alluvion.rapids import _rmm, build
 
 HERE = Path(__file__).parent
@@ -55,12 +55,12 @@ with alluvion.simulated():
 
 def test_the_header_of_the_door_counts_and_throws(tmp_path):
     kind = _rmm.KINDS[_rmm.version_of(rmm)]
-    compiler, includes, libraries = build._needed()
-    folders = [f"-I{each}" for each in (build._SOURCES, alluvion.get_include(), *includes, sysconfig.get_paths()["include"])]
+    compiler, includes, libraries = build.needed()
+    folders = [f"-I{each}" for each in (build._DOOR.sources, alluvion.get_include(), *includes)]
     links = [f"-L{each}" for each in libraries] + [f"-Wl,-rpath,{each}" for each in libraries] + ["-lrmm"]
     links.append("-Wl,--allow-shlib-undefined")
     macros = [f"-D{macro}" for macro in kind.macros]
-    loggers = build._package("rapids_logger") / "lib64"
+    loggers = package("rapids_logger") / "lib64"
     program = tmp_path / "copies"
     command = [compiler, f"-std=c++{kind.standard}", "-w", *macros, *folders, HERE / "copies.cpp", "-o", program, *links]
     subprocess.run(command, check=True)
@@ -134,10 +134,10 @@ def test_nothing_is_kept_under_a_folder_that_others_may_write_to(fake, cache, wh
     (fake / which).chmod(mode)
     # If root owns it and it is sticky, it is as /tmp: the folder in it is one's own.
     if mode == 0o1777 and os.geteuid() == 0 and which != "cache/alluvion/rapids":
-        assert build._own(cache) == cache
+        assert places.own(cache) == cache
         return
     with pytest.raises(PermissionError, match=f"^{fake / which} belongs to another user, or others may write there"):
-        build._own(cache)
+        places.own(cache)
 
 
 def test_a_process_builds_its_own_where_others_may_write(fake, cache, run):
@@ -164,9 +164,9 @@ def test_in_tmp_the_next_folder_is_the_users_own(monkeypatch):
         os.chown(mine, 12345, 12345)
         with monkeypatch.context() as patch:
             patch.setattr(os, "geteuid", lambda: 12345)
-            assert build._own(Path(mine)) == Path(mine)
+            assert places.own(Path(mine)) == Path(mine)
             with pytest.raises(PermissionError, match=f"^{roots} belongs to another user"):
-                build._own(Path(roots))
+                places.own(Path(roots))
 
 
 def test_a_link_of_ones_own_is_followed_once_and_for_all(fake, monkeypatch):
@@ -174,15 +174,15 @@ def test_a_link_of_ones_own_is_followed_once_and_for_all(fake, monkeypatch):
     real.mkdir()
     (fake / "to").symlink_to("elsewhere/../real")
     (fake / "elsewhere").mkdir()
-    assert build._own(fake / "to" / "alluvion") == real / "alluvion"
+    assert places.own(fake / "to" / "alluvion") == real / "alluvion"
     (fake / "absolute").symlink_to(fake / "to")
-    assert build._own(fake / "absolute" / "alluvion") == real / "alluvion"
+    assert places.own(fake / "absolute" / "alluvion") == real / "alluvion"
     real.chmod(0o777)
     with pytest.raises(PermissionError, match=f"^{real} belongs to another user"):
-        build._own(fake / "to" / "alluvion")
+        places.own(fake / "to" / "alluvion")
     (fake / "ring").symlink_to("ring")
     with pytest.raises(OSError, match="symbolic links"):
-        build._own(fake / "ring")
+        places.own(fake / "ring")
 
 
 @only_root
@@ -295,7 +295,7 @@ def test_a_compiler_runs_in_the_folder_of_the_build(fake, run):
 
 def test_a_lock_ends_with_the_build_whoever_has_its_file_too(tmp_path):
     lock = tmp_path / "lock"
-    with build._lock(lock):
+    with places.lock(lock):
         files = {os.path.realpath(f"/proc/self/fd/{each}"): int(each) for each in os.listdir("/proc/self/fd")}
         # As a child has it that is forked now.
         held = os.dup(files[str(lock)])
@@ -360,8 +360,8 @@ def test_the_command_builds_ahead(fake):
 def beside(fake, monkeypatch):
     """A folder in the place of that in the package, and the line that puts it there in another process."""
     folder = fake / "built"
-    monkeypatch.setattr(build, "_BESIDE", folder)
-    return folder, f"import pathlib\nfrom alluvion.rapids import build\nbuild._BESIDE = pathlib.Path({str(folder)!r})\n"
+    monkeypatch.setattr(build._DOOR, "beside", folder)
+    return folder, f"import pathlib\nfrom alluvion.rapids import build\nbuild._DOOR.beside = pathlib.Path({str(folder)!r})\n"
 
 
 @pytest.mark.parametrize("umask", [0o077, 0])
@@ -398,13 +398,13 @@ def test_a_module_beside_the_package_may_be_of_whom_the_package_is(fake, run, be
     ended = run(place + LOAD)
     assert ended.stdout == f"{fake / 'cache' / 'alluvion' / 'rapids' / built.name}\n", ended.stderr
     os.chown(package, 12345, 12345)
-    ended = run(place + f"build.__file__ = {str(package)!r}\n" + LOAD)
+    ended = run(place + f"build._DOOR.file = {str(package)!r}\n" + LOAD)
     assert ended.stdout == f"{path}\n", ended.stderr
 
 
 def test_a_folder_beside_the_package_that_nobody_may_look_into_has_no_module(fake, run):
     # For root too.
-    place = "import pathlib\nfrom alluvion.rapids import build\nbuild._BESIDE = pathlib.Path('/', 'x' * 300)\n"
+    place = "import pathlib\nfrom alluvion.rapids import build\nbuild._DOOR.beside = pathlib.Path('/', 'x' * 300)\n"
     ended = run(place + LOAD)
     assert ended.returncode == 0 and str(fake / "cache") in ended.stdout, ended.stderr
 

@@ -16,6 +16,12 @@ use crate::suballoc::{BlockState, BlockView, SegmentView, Snapshot, Status};
 use crate::sync::Ordering;
 use crate::tag::Tag;
 
+fn segments(stretches: &[(u64, u64)]) -> Vec<SegmentView> {
+    let segment =
+        |&(address, units)| Some(SegmentView { address: DevicePtr::new(address)?, bytes: bytes(units) });
+    stretches.iter().filter_map(segment).collect()
+}
+
 fn bytes(units: u64) -> usize {
     units as usize * Layout::MIN_ALIGN
 }
@@ -133,6 +139,25 @@ impl SuballocBook {
         Status { pending_bytes: bytes(units).min(most), ..status }
     }
 
+    /// The memory that it has of its upstream, at one moment and in the order of addresses: the segments of a
+    /// [`snapshot`](Self::snapshot), without a look at the blocks.
+    ///
+    /// ```
+    /// use alluvion::suballoc::SuballocBook;
+    /// use alluvion::{DeviceVec, PoolConfig, ResourceExt, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().initial(4 << 20))?;
+    /// let book = pool.find::<SuballocBook>().expect("it is a pool");
+    /// assert_eq!(book.segments().iter().map(|segment| segment.bytes).sum::<usize>(), book.reserved_bytes());
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    #[must_use]
+    pub fn segments(&self) -> Vec<SegmentView> {
+        let stretches = self.lock_unless_forked().map(|inner| inner.core.stretches()).unwrap_or_default();
+        segments(&stretches)
+    }
+
     /// Every block at one moment.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
@@ -166,12 +191,7 @@ impl SuballocBook {
             time,
             device: self.device.clone(),
             status: self.with_pending(status, &freed),
-            segments: stretches
-                .iter()
-                .filter_map(|&(address, units)| {
-                    Some(SegmentView { address: DevicePtr::new(address)?, bytes: bytes(units) })
-                })
-                .collect(),
+            segments: segments(&stretches),
             blocks: seen
                 .iter()
                 .filter_map(|block| {

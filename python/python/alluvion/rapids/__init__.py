@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from alluvion import _alluvion
 from alluvion._fork import ForkLock
-from alluvion._per_device import PerDevice, per_device
+from alluvion._per_device import PerDevice, stacks_of
 from alluvion._stack import Stack
 
 if TYPE_CHECKING:
@@ -55,16 +55,7 @@ def install(
     from alluvion.rapids._rmm import genuine
 
     rmm = genuine()
-    if isinstance(resource, str):
-        stacks: Mapping[int, Stack] = per_device(resource, devices)
-    elif devices is not None:
-        raise ValueError("stacks have their devices: leave `devices` out")
-    elif isinstance(resource, Mapping):
-        stacks = resource
-    elif isinstance(resource, Stack):
-        stacks = {resource.device: resource}
-    else:
-        raise TypeError(f"a recipe, a stack, or the stacks of several devices, and not {type(resource).__name__}")
+    stacks = stacks_of(resource, devices)
     made = {device: _class()(stack, device) for device, stack in stacks.items()}
     for device, each in made.items():
         rmm.mr.set_per_device_resource(device, each)

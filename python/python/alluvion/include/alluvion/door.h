@@ -95,6 +95,9 @@ typedef struct alv_door_stats {
     uint64_t failures;
 } alv_door_stats;
 
+/* What `segments` calls with a piece of memory. */
+typedef void (*alv_door_visitor)(void *context, void *address, size_t bytes);
+
 typedef struct alv_door_table {
     /* The bytes of the table. */
     size_t size;
@@ -143,6 +146,23 @@ typedef struct alv_door_table {
 
     /* How many frees through this handle a layer has refused, as that of a block that was free already. */
     uint64_t (*refused_frees)(alv_door_handle const *handle);
+
+    /* The first table ends here. Ask ALV_DOOR_HAS for what follows. */
+
+    /* The bytes that the outermost suballocator has of the layer below it. It takes no lock. ALV_DOOR_UNSUPPORTED without a suballocator. */
+    int32_t (*reserved_bytes)(alv_door_handle const *handle, size_t *bytes);
+
+    /* Calls `visit` with `context` and each piece of these bytes, in the order of their addresses, as they were at one moment. The visitor
+     * does not throw, and may call the table. */
+    int32_t (*segments)(alv_door_handle const *handle, alv_door_visitor visit, void *context);
+
+    /* The driver's allocation that an address lies in: its begin and its bytes. Either may be null. */
+    int32_t (*address_range)(alv_door_handle const *handle, void const *address, void **base, size_t *bytes);
+
+    /* Promises that a stream of the device is not destroyed before the process ends. While the handle has a count, no call asks the driver
+     * which stream it is, and no event covers what is freed on it. Once for each stream: every call keeps a little more. Nothing for a
+     * default stream. */
+    int32_t (*keep_stream)(alv_door_handle const *handle, alv_door_stream stream);
 } alv_door_table;
 
 /* Whether a table has a member, which a later version of `alluvion` may have added. */

@@ -1,0 +1,78 @@
+"""The compiled module of `alluvion.torch`: where it is, and how it is built. `python -m alluvion.torch.build` builds it ahead.
+
+It is built for the PyTorch that is installed, once for a user: into `$XDG_CACHE_HOME/alluvion/torch`, or with `--beside` into the folder
+of this package, for all users, as in the image of a container which has no compiler where it runs. That takes half a minute,
+a compiler of C++17 (of C++20 from PyTorch 2.12 on), the headers of Python, and those of CUDA's runtime, of a toolkit or of the wheels
+`nvidia-cuda-runtime` and `nvidia-cuda-crt` (for CUDA 12 `nvidia-cuda-runtime-cu12` and `nvidia-cuda-nvcc-cu12`).
+
+A module is kept and loaded only where nobody but the user and root can exchange it. Without such a place a process builds its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from alluvion._compiled import LINK, CannotBuild, Door, Needed, run
+from alluvion._include import get_include
+from alluvion.torch import _torch
+
+
+class _Torch(Door):
+    def framework(self) -> str:
+        return f"torch {_torch.genuine().__version__}"
+
+    def options(self) -> str:
+        return f"CUDA {_torch.genuine().version.cuda}"
+
+    def built_for_another(self, module: ModuleType) -> str | None:
+        if module.built_for == _torch.minor_of(_torch.genuine()):
+            return None
+        return f"torch 2.{module.built_for}"
+
+    def compile(self, scratch: Path, module: Path) -> None:
+        torch = _torch.genuine()
+        minor = _torch.minor_of(torch)
+        home = Path(torch.__file__).absolute().parent
+        find = Needed()
+        compiler = find.compiler()
+        headers = [find.header("c10/cuda/CUDACachingAllocator.h", [home / "include"], "the headers of PyTorch")]
+        headers += find.cuda(int(torch.version.cuda.split(".")[0]))
+        headers.append(find.python())
+        find.check()
+        standard = 20 if minor >= 12 else 17
+        options = [f"-std=c++{standard}", "-O2", "-fPIC", "-fvisibility=hidden", "-w"]
+        macros = ["-DPy_LIMITED_API=0x030B0000", f"-DALLUVION_TORCH={minor}"]
+        folders = [f"-I{os.path.abspath(each)}" for each in (self.sources, get_include(), *headers)]
+        # `import torch` has loaded the libraries, which are then found by their names, and that of CUDA's runtime with them.
+        link = [f"-L{home / 'lib'}", "-lc10_cuda", "-lc10", "-ltorch_cuda", *LINK]
+        run([compiler, *options, *macros, *folders, self.sources / "module.cpp", "-o", module, *link], scratch)
+
+
+_DOOR = _Torch("alluvion.torch", __file__)
+
+
+def load() -> ModuleType:
+    """The compiled module for the PyTorch of this process, which is built if there is none. `CannotBuild` says why there is none then."""
+    return _DOOR.load()
+
+
+def build(*, beside: bool = False) -> Path:
+    """Builds the module for the PyTorch that is installed, whether there is one or not, and returns its path.
+
+    With `beside` it goes into the folder of this package, for all users of the machine, and else where the user's caches are.
+    """
+    return _DOOR.build(beside=beside)
+
+
+def main() -> int:
+    """The command `python -m alluvion.torch.build`."""
+    return _DOOR.main("PyTorch")
+
+
+__all__ = ["CannotBuild", "build", "load", "main"]
+
+if __name__ == "__main__":
+    sys.exit(main())
