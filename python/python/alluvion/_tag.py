@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
 from types import TracebackType
@@ -85,6 +87,20 @@ class tag:
         return f"tag({self.name!r})"
 
 
+@contextmanager
+def untagged() -> Iterator[None]:
+    """What is allocated within `with` carries no tag, whatever scopes are around it."""
+    around = _scopes.get()
+    _scopes.set(None)
+    _alluvion.Tag.make_none_current()
+    try:
+        yield
+    finally:
+        _scopes.set(around)
+        if around is not None:
+            around[0].make_current()
+
+
 def current_tag() -> str:
     """The path of the tags around the caller, from the outermost on, with semicolons between them.
 
@@ -97,4 +113,4 @@ def current_tag() -> str:
     return "" if scopes is None else str(scopes[0])
 
 
-__all__ = ["current_tag", "tag"]
+__all__ = ["current_tag", "tag", "untagged"]

@@ -351,9 +351,14 @@ pub(super) unsafe extern "C" fn address_range(
         // SAFETY: the contract of handles.
         let handle = unsafe { Handle::lend(handle) }?;
         let driver = handle.device().machine().driver();
-        let range = unattached(|| driver.address_range(address.expose_provenance() as u64))?.ok_or_else(|| {
-            Error::invalid_argument("address", "it is in no memory of the driver", "pass the address of a block")
-        })?;
+        let range =
+            unattached(|| driver.address_range(address.expose_provenance() as u64))?.ok_or_else(|| {
+                Error::invalid_argument(
+                    "address",
+                    "it is in no memory of the driver",
+                    "pass the address of a block",
+                )
+            })?;
         // SAFETY: null or writable, by the contract of pointers.
         if let Some(base) = unsafe { base.as_mut() } {
             *base = core::ptr::with_exposed_provenance_mut(range.start as usize);

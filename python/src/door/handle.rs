@@ -6,8 +6,8 @@ use core::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use alluvion::error::freeing;
 use alluvion::driver::RawStream;
+use alluvion::error::freeing;
 use alluvion::{AnyResource, Device, Error, Stream};
 
 use super::failure::null;
@@ -28,7 +28,8 @@ impl Handle {
     /// A new handle, with one count that is the caller's.
     pub(super) fn give(resource: AnyResource) -> NonNull<Self> {
         let device = resource.device().clone();
-        let handle = Arc::new(Self { resource, device, refused: AtomicU64::new(0), streams: Mutex::default() });
+        let handle =
+            Arc::new(Self { resource, device, refused: AtomicU64::new(0), streams: Mutex::default() });
         // SAFETY: the pointer of an `Arc` is not null.
         unsafe { NonNull::new_unchecked(Arc::into_raw(handle).cast_mut()) }
     }

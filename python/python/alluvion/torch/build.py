@@ -45,7 +45,8 @@ class _Torch(Door):
         standard = 20 if minor >= 12 else 17
         options = [f"-std=c++{standard}", "-O2", "-fPIC", "-fvisibility=hidden", "-w"]
         macros = ["-DPy_LIMITED_API=0x030B0000", f"-DALLUVION_TORCH={minor}"]
-        folders = [f"-I{os.path.abspath(each)}" for each in (self.sources, get_include(), *headers)]
+        places: list[str | Path] = [self.sources, get_include(), *headers]
+        folders = [f"-I{os.path.abspath(each)}" for each in places]
         # `import torch` has loaded the libraries, which are then found by their names, and that of CUDA's runtime with them.
         link = [f"-L{home / 'lib'}", "-lc10_cuda", "-lc10", "-ltorch_cuda", *LINK]
         run([compiler, *options, *macros, *folders, self.sources / "module.cpp", "-o", module, *link], scratch)

@@ -1,0 +1,200 @@
+"""Sleep by the interfaces of others: `torch_memory_saver`, and vLLM's allocator. Blocks of the simulated machine stand for tensors."""
+
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+
+import alluvion
+import alluvion.torch
+import alluvion.torch_memory_saver as saver
+import alluvion.vllm
+from alluvion import rmm
+from alluvion._per_device import PerDevice
+from alluvion.torch import _torch
+
+MIB = 1 << 20
+
+
+class Torch:
+    """What the adapters call of PyTorch."""
+
+    class cuda:
+        synchronize = staticmethod(lambda device: None)
+        empty_cache = staticmethod(lambda: None)
+
+
+@pytest.fixture
+def stack(sim, monkeypatch):
+    made = alluvion.resource("stats | pool(checked=true) | mapped", 0)
+    monkeypatch.setattr(_torch, "genuine", lambda: Torch)
+    monkeypatch.setattr(alluvion.torch, "_stacks", PerDevice({0: made}))
+    with alluvion.using(made):
+        yield made
+
+
+def buffer(value, nbytes=4 * MIB):
+    return rmm.DeviceBuffer.to_device(bytes([value]) * nbytes)
+
+
+def reserved(stack):
+    stack.trim()
+    return stack.pool_status()["reserved_bytes"] // MIB
+
+
+def test_a_paused_region_has_no_memory_and_keeps_its_address_and_contents(stack):
+    pauses = saver.TorchMemorySaver()
+    with pauses.region("weights", enable_cpu_backup=True):
+        weights = buffer(1)
+    with pauses.region("kv_cache"):
+        cache = buffer(2)
+    other, address = buffer(3), weights.ptr
+    assert reserved(stack) == 12
+    pauses.pause("kv_cache")
+    assert reserved(stack) == 8
+    pauses.pause("weights")
+    pauses.pause("weights")
+    assert reserved(stack) == 4 and other.tobytes() == b"\3" * (4 * MIB)
+    pauses.resume()
+    pauses.resume("weights")
+    assert reserved(stack) == 12 and weights.ptr == address
+    assert weights.tobytes() == b"\1" * (4 * MIB) and cache.nbytes == 4 * MIB
+    pauses.pause()
+    assert reserved(stack) == 4
+    # Freed while they sleep.
+    del weights, cache
+    pauses.resume()
+    assert reserved(stack) == 4
+
+
+def test_one_tag_has_what_is_kept_and_what_is_not(stack):
+    pauses = saver.TorchMemorySaver()
+    with alluvion.tag("request"), pauses.region("both", enable_cpu_backup=True):
+        kept = buffer(5)
+        with pauses.disable():
+            outside = buffer(6)
+        with alluvion.tag("inner"):
+            inner = buffer(7)
+    with pauses.region("both"):
+        dropped = buffer(8)
+    pauses.pause("both")
+    assert reserved(stack) == 4 and outside.tobytes()[0] == 6
+    pauses.resume("both")
+    assert kept.tobytes()[-1] == 5 and inner.tobytes()[-1] == 7 and dropped.nbytes == 4 * MIB
+
+
+def test_what_cannot_be_is_said(stack):
+    pauses = saver.TorchMemorySaver()
+    with pytest.warns(RuntimeWarning, match="no region with the tag 'wieghts'"):
+        pauses.pause("wieghts")
+    with pytest.raises(NotImplementedError, match="keeps no contents in files"):
+        pauses.region("weights", enable_disk_backup=True)
+    with pytest.raises(ValueError, match='cpu_backup_backend is "pinned" or "mmap"'):
+        pauses.region("weights", cpu_backup_backend="paper")
+
+
+def test_a_pause_that_fails_leaves_all_awake_and_a_resume_without_room_can_be_tried_again(sim, stack):
+    pauses = saver.TorchMemorySaver()
+    with pauses.region("weights", enable_cpu_backup=True):
+        weights = buffer(1)
+    pauses.pause("weights")
+    hog = alluvion.resource("cuda")
+    free = rmm.mr.available_device_memory()[0]
+    address = hog.allocate(free - MIB)
+    with pytest.raises(MemoryError):
+        pauses.resume("weights")
+    hog.deallocate(address, free - MIB)
+    pauses.resume("weights")
+    assert weights.tobytes() == b"\1" * (4 * MIB)
+
+
+def test_vllms_levels(stack):
+    memory = alluvion.vllm.MemAllocator()
+    assert memory.get_current_usage() == 0
+    other = buffer(9)
+    with memory.use_memory_pool("weights"):
+        weights = buffer(1)
+    with memory.use_memory_pool(tag="kv_cache"):
+        cache = buffer(2)
+    assert memory.get_current_usage() == 8 * MIB
+    memory.sleep(offload_tags=("weights",))
+    memory.sleep(offload_tags=("weights",))
+    assert reserved(stack) == 4 and memory.get_current_usage() == 0
+    memory.wake_up(tags=["weights"])
+    assert weights.tobytes() == b"\1" * (4 * MIB) and reserved(stack) == 8
+    memory.wake_up()
+    assert reserved(stack) == 12 and cache.nbytes == 4 * MIB
+    # Level 2: all is lost.
+    memory.sleep(())
+    memory.wake_up()
+    memory.discard(("kv_cache",))
+    assert reserved(stack) == 8 and other.tobytes()[0] == 9
+    memory.wake_up()
+    memory.release_pools()
+    memory.close()
+
+
+def test_a_hundred_cycles_leave_nothing(stack):
+    memory = alluvion.vllm.MemAllocator()
+    with memory.use_memory_pool("weights"):
+        weights = buffer(1)
+    with memory.use_memory_pool("kv_cache"):
+        cache = buffer(2)
+    memory.sleep("weights")
+    memory.wake_up()
+    held = (reserved(stack), stack.stats().current_count)
+    for _ in range(100):
+        memory.sleep("weights")
+        assert reserved(stack) == 0
+        memory.wake_up()
+        assert weights.tobytes()[::MIB] == b"\1" * 4
+    assert (reserved(stack), stack.stats().current_count) == held and cache.nbytes == 4 * MIB
+
+
+VLLM = """
+import sys, alluvion.vllm
+alluvion.vllm.register()
+alluvion.vllm.register()
+from vllm.device_allocator import cumem
+print(cumem.CuMemAllocator.instance is alluvion.vllm.instance, sum("AfterImport" in repr(each) for each in sys.meta_path))
+cumem.CuMemAllocator.instance = None
+alluvion.vllm.register()
+print(cumem.CuMemAllocator.instance is alluvion.vllm.instance)
+"""
+
+
+@pytest.mark.parametrize(("wish", "printed"), [("1", "True 1\nTrue\n"), ("", "False 0\nFalse\n"), ("pool(checked=true) | mapped", "True 1\nTrue\n")])
+def test_the_plug_in_puts_itself_into_vllm_if_it_is_told_to(tmp_path, wish, printed):
+    package = tmp_path / "vllm" / "device_allocator"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").touch()
+    (package / "cumem.py").write_text("class CuMemAllocator:\n    instance = None\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]), "ALLUVION_VLLM": wish}
+    ended = subprocess.run([sys.executable, "-c", VLLM], capture_output=True, text=True, env=environment, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, printed), ended.stderr
+
+
+def test_the_module_takes_the_place_of_the_package(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch_memory_saver", raising=False)
+    saver.install()
+    saver.install()
+    import torch_memory_saver
+
+    assert torch_memory_saver is saver and torch_memory_saver.torch_memory_saver.enabled
+    with torch_memory_saver.configure_subprocess():
+        pass
+    monkeypatch.setitem(sys.modules, "torch_memory_saver", types.ModuleType("torch_memory_saver"))
+    with pytest.raises(RuntimeError, match="torch_memory_saver is imported already"):
+        saver.install()
+    monkeypatch.delitem(sys.modules, "torch_memory_saver")
+
+
+def test_the_folder_of_stand_ins_has_the_module():
+    folder = subprocess.run([sys.executable, "-m", "alluvion.rmm", "--path"], capture_output=True, text=True, check=True).stdout.strip()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, os.environ["PYTHONPATH"]])}
+    program = "import torch_memory_saver as t; print(t.__name__, t.torch_memory_saver.enabled)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, "alluvion.torch_memory_saver True\n"), ended.stderr
