@@ -23,6 +23,9 @@ class Stats(ctypes.Structure):
 Visitor = ctypes.CFUNCTYPE(None, _pointer, _pointer, _size)
 
 
+Body = ctypes.CFUNCTYPE(None, _pointer)
+
+
 class Table(ctypes.Structure):
     # Functions of these types are called without the interpreter, as compiled modules call them.
     _fields_ = [
@@ -49,6 +52,7 @@ class Table(ctypes.Structure):
         ("segments", ctypes.CFUNCTYPE(_status, _pointer, Visitor, _pointer)),
         ("address_range", ctypes.CFUNCTYPE(_status, _pointer, _pointer, _out, _sizes)),
         ("keep_stream", ctypes.CFUNCTYPE(_status, _pointer, _pointer)),
+        ("detached", ctypes.CFUNCTYPE(_status, Body, _pointer)),
     ]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import alluvion
 from alluvion import _alluvion
-from doors import HANDLE_NAME, TABLE_NAME, Handle, Table, Visitor, capsule, pointer, table
+from doors import HANDLE_NAME, TABLE_NAME, Body, Handle, Table, Visitor, capsule, pointer, table
 
 HERE = Path(__file__).parent
 OUT_OF_MEMORY, INVALID_ALIGNMENT, DEVICE_MISMATCH, INVALID_ARGUMENT, UNSUPPORTED = 1, 3, 5, 8, 9
@@ -596,3 +596,20 @@ def test_a_stream_that_is_never_destroyed_is_asked_for_nothing(sim):
     assert table().keep_stream(None, raw) == INVALID_ARGUMENT
     handle.release()
     del stream
+
+
+def test_a_body_runs_without_the_interpreter_of_its_caller():
+    ended = run("""
+import ctypes, sys, threading
+from doors import Body, table
+# Only a caller that lets go of the interpreter lets the other thread run.
+sys.setswitchinterval(1000)
+wait = threading.Semaphore(0)
+threading.Thread(target=wait.release).start()
+address = ctypes.cast(table().detached, ctypes.c_void_p).value
+with_interpreter = ctypes.PYFUNCTYPE(ctypes.c_int32, Body, ctypes.c_void_p)(address)
+seen = []
+body = Body(lambda context: seen.append((context, wait.acquire(timeout=60))))
+print(with_interpreter(body, 7), table().detached(Body(seen.append), 8), seen)
+""")
+    assert (ended.returncode, ended.stdout) == (0, "0 0 [(7, True), 8]\n"), ended.stderr

@@ -41,7 +41,9 @@ def torch(tmp_path):
     """A folder with a package that says it is a PyTorch."""
     package = tmp_path / "site" / "torch"
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text("__version__ = '2.11.0+cu130'\nclass version: cuda = '13.0'\n")
+    (package / "__init__.py").write_text(
+        "__version__ = '2.11.0+cu130'\nclass version: cuda, git_version = '13.0', 'abc'\ndef compiled_with_cxx11_abi(): return True\n"
+    )
     return package.parent
 
 

@@ -12,7 +12,7 @@ use alluvion::{DevicePtr, Error, ErrorKind, Layout, Resource, ResourceExt as _, 
 use super::failure::{self, call, contained, null};
 use super::handle::Handle;
 use super::status::{self, Status};
-use super::table::{CudaStream, DoorStats, SegmentVisitor};
+use super::table::{CudaStream, DetachedBody, DoorStats, SegmentVisitor};
 use super::unattached::unattached;
 use crate::machine;
 
@@ -378,5 +378,13 @@ pub(super) unsafe extern "C" fn keep_stream(handle: *const Handle, stream: CudaS
         machine::ensure_context(handle.device().machine());
         // SAFETY: a stream of the device that is never destroyed, by the function's text.
         unsafe { handle.keep_stream(raw(stream)) }
+    })
+}
+
+pub(super) unsafe extern "C" fn detached(body: DetachedBody, context: *mut c_void) -> Status {
+    call(|| {
+        // SAFETY: the caller's own function, with the context that came with it; it throws nothing, by the function's text.
+        unattached(|| unsafe { body(context) });
+        Ok(())
     })
 }

@@ -14,6 +14,9 @@ pub(super) type CudaStream = *mut c_void;
 /// What `segments` calls with each one: its context, the address, and the bytes.
 pub(super) type SegmentVisitor = unsafe extern "C" fn(*mut c_void, *mut c_void, usize);
 
+/// What `detached` calls with its context.
+pub(super) type DetachedBody = unsafe extern "C" fn(*mut c_void);
+
 /// `struct alv_door_stats`.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -53,6 +56,7 @@ pub(super) struct Table {
     segments: unsafe extern "C" fn(*const Handle, SegmentVisitor, *mut c_void) -> Status,
     address_range: unsafe extern "C" fn(*const Handle, *const c_void, *mut *mut c_void, *mut usize) -> Status,
     keep_stream: unsafe extern "C" fn(*const Handle, CudaStream) -> Status,
+    detached: unsafe extern "C" fn(DetachedBody, *mut c_void) -> Status,
 }
 
 impl Table {
@@ -85,4 +89,5 @@ pub(super) static TABLE: Table = Table {
     segments: calls::segments,
     address_range: calls::address_range,
     keep_stream: calls::keep_stream,
+    detached: calls::detached,
 };

@@ -243,6 +243,7 @@ def test_a_model_learns_as_it_does_elsewhere():
     assert max(answers) - min(answers) <= 1e-2 * abs(answers[0]) + 1e-3
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_compiled_graphs_with_checkpoints():
     def work(x):
         return (x * 2 + 1).relu().sum(dim=1)
@@ -350,6 +351,89 @@ print("done", float(with_before.sum()))
 def test_installing_and_uninstalling_again():
     ended = run(AROUND)
     assert (ended.returncode, ended.stdout) == (0, "done 10.0\n"), ended.stderr
+
+
+BETWEEN = """
+import alluvion.torch, torch
+pool = torch.cuda.MemPool()
+with torch.cuda.use_mem_pool(pool):
+    early = torch.ones(1000, device="cuda")
+    alluvion.torch.install("stats | pool | mapped", devices=[0])
+late = torch.cuda.MemPool()
+with torch.cuda.use_mem_pool(pool):
+    again = torch.ones(1000, device="cuda")
+    try:
+        alluvion.torch.uninstall()
+    except RuntimeError as error:
+        print(error)
+alluvion.torch.uninstall()
+with torch.cuda.use_mem_pool(late):
+    tensor = torch.ones(1000, device="cuda")
+# Made while it was installed, used and freed after.
+side = torch.cuda.Stream()
+torch.cuda.synchronize()
+with torch.cuda.stream(side):
+    torch.cuda._sleep(100_000_000)
+    total = again.sum()
+again.record_stream(side)
+address = again.data_ptr()
+del again
+with torch.cuda.use_mem_pool(pool):
+    other = torch.zeros(1000, device="cuda")
+print(other.data_ptr() != address, float(total), float(early.sum() + tensor.sum()))
+torch.cuda.caching_allocator_enable(False)
+plain = torch.ones(1000, device="cuda")
+del other, tensor
+torch.cuda.caching_allocator_enable(True)
+del plain
+graph = torch.cuda.CUDAGraph()
+alluvion.torch.install("stats | pool | mapped", devices=[0])
+with torch.cuda.graph(graph):
+    result = early + 1
+graph.replay()
+torch.cuda.synchronize()
+print(float(result.sum()))
+try:
+    torch.cuda.caching_allocator_delete(12345 << 20)
+except RuntimeError:
+    print("refused")
+"""
+
+
+def test_pools_and_tensors_of_before_between_and_after():
+    ended = run(BETWEEN)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines() == [
+        "it stays installed, because memory of it is in use: 0 blocks, 0 segments of graphs and pools of PyTorch's, and 1 pools that are open",
+        "True 1000.0 2000.0",
+        "2000.0",
+        "refused",
+    ], ended.stderr
+
+
+DEADLOCK = """
+import alluvion.torch, threading, torch
+alluvion.torch.install("pool | mapped", devices=[0])
+ended = threading.Event()
+def ask():
+    while not ended.is_set():
+        torch.cuda.memory_allocated()
+thread = threading.Thread(target=ask)
+thread.start()
+for _ in range(200):
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        storage = torch.UntypedStorage(4 << 20, device="cuda")
+    del storage, pool
+ended.set()
+thread.join()
+print("done")
+"""
+
+
+def test_the_interpreter_and_the_lock_of_pytorch_do_not_meet():
+    ended = run(DEADLOCK)
+    assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr
 
 
 @pytest.mark.parametrize(

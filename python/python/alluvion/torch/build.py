@@ -25,7 +25,9 @@ class _Torch(Door):
         return f"torch {_torch.genuine().__version__}"
 
     def options(self) -> str:
-        return f"CUDA {_torch.genuine().version.cuda}"
+        torch = _torch.genuine()
+        # Two builds of one version may differ.
+        return f"CUDA {torch.version.cuda}, {torch.version.git_version}, {torch.compiled_with_cxx11_abi()}"
 
     def built_for_another(self, module: ModuleType) -> str | None:
         if module.built_for == _torch.minor_of(_torch.genuine()):

@@ -98,6 +98,9 @@ typedef struct alv_door_stats {
 /* What `segments` calls with a piece of memory. */
 typedef void (*alv_door_visitor)(void *context, void *address, size_t bytes);
 
+/* What `detached` calls. */
+typedef void (*alv_door_body)(void *context);
+
 typedef struct alv_door_table {
     /* The bytes of the table. */
     size_t size;
@@ -163,6 +166,10 @@ typedef struct alv_door_table {
      * which stream it is, and no event covers what is freed on it. Once for each stream: every call keeps a little more. Nothing for a
      * default stream. */
     int32_t (*keep_stream)(alv_door_handle const *handle, alv_door_stream stream);
+
+    /* Calls `body` with `context`, on this thread. A caller that has the interpreter is without it meanwhile: for a call that takes a lock
+     * under which other functions of the table are called. The body does not throw. */
+    int32_t (*detached)(alv_door_body body, void *context);
 } alv_door_table;
 
 /* Whether a table has a member, which a later version of `alluvion` may have added. */

@@ -65,44 +65,68 @@ public:
 
     // Takes the place of the allocator that is there, with a stack for each of these devices, of which it takes a count.
     void install(std::vector<std::pair<DeviceIndex, alv_door_handle *>> const &stacks) {
-        native_.store(get());
-        for (auto const &[index, stack] : stacks) devices_.at(static_cast<std::size_t>(index)).set(stack);
+        if (native_.load() == nullptr) {
+            native_deleter_ = get()->raw_deleter();
+            native_.store(get());
+        }
+        for (auto const &[index, stack] : stacks) {
+            device &here = of(index);
+            if (native().initialized()) here.limit.store(bytes_of(native().getMemoryFraction(index), index));
+            here.set(stack);
+        }
+        // From now on it is PyTorch's allocator, also without a stack: tensors have its deleter.
+        if (get() == this) return;
         c10::cuda::CUDACachingAllocator::allocator.store(this);
         c10::SetAllocator(c10::DeviceType::CUDA, this, 0);
     }
 
-    bool is_installed() const { return get() == this; }
+    bool is_installed() const {
+        return std::any_of(devices_.begin(), devices_.end(), [](device const &each) { return each.has_stack(); });
+    }
 
-    // What keeps it installed: blocks of ours, and segments that private pools have.
+    // Whether it has been installed, and is PyTorch's allocator since then.
+    bool is_current() const { return get() == this; }
+
+    // What keeps the stacks: blocks of theirs, segments that private pools have, and pools that are open.
     struct in_use {
         std::size_t blocks = 0;
         std::size_t segments = 0;
+        std::size_t pools = 0;
+        bool any() const { return blocks > 0 || segments > 0 || pools > 0; }
     };
 
     in_use used() {
-        for (device &each : devices_) {
-            device::visit const visit;
-            alv_door_handle *const stack = each.stack(visit);
-            if (!stack) continue;
-            collect(each, stack, how::wait);
-        }
         in_use now;
         now.blocks = blocks_.count();
         for (device &each : devices_) {
             each.waiting.each([&now](void *, block const &) { ++now.blocks; });
             now.segments += each.lent().size();
         }
+        now.pools = captures_.load();
         return now;
     }
 
-    // The counts that `install` took.
-    std::vector<alv_door_handle *> uninstall() {
-        c10::cuda::CUDACachingAllocator::allocator.store(&native());
-        c10::SetAllocator(c10::DeviceType::CUDA, &native(), 0);
-        std::vector<alv_door_handle *> stacks;
-        for (device &each : devices_)
-            if (alv_door_handle *const stack = each.remove()) stacks.push_back(stack);
-        return stacks;
+    // Takes the stacks away, with the counts that `install` took, if nothing of them is in use.
+    in_use uninstall(std::vector<alv_door_handle *> &stacks) {
+        // Segments of private pools that are over go back.
+        emptyCache({0, 0});
+        // No request begins from here on, and those that had begun have ended after the wait.
+        is_closing_.store(true);
+        device::wait_for_visitors();
+        for (device &each : devices_) {
+            device::visit const visit;
+            if (alv_door_handle *const stack = each.stack(visit)) collect(each, stack, how::wait);
+        }
+        in_use const now = used();
+        if (!now.any()) {
+            // A free may have taken the last block, and has yet to give it back.
+            device::wait_for_visitors();
+            for (device &each : devices_)
+                if (alv_door_handle *const stack = each.remove()) stacks.push_back(stack);
+            device::wait_for_visitors();
+        }
+        is_closing_.store(false);
+        return now;
     }
 
     CUDAAllocator &native() const { return *native_.load(std::memory_order_relaxed); }
@@ -113,12 +137,16 @@ public:
         DeviceIndex const index = c10::cuda::current_device();
         c10::cuda::CUDAStream const stream = c10::cuda::getCurrentCUDAStream(index);
         device &here = of(index);
-        device::visit const visit;
-        alv_door_handle *const stack = here.stack(visit);
-        if (!is_ours(here, stack, bytes, stream)) return swapped(native().allocate(bytes));
-        here.know(stack, stream);
-        void *const address = bytes > 0 ? take(here, stack, index, bytes, stream.stream()) : nullptr;
-        return {address, address, &gone, c10::Device(c10::DeviceType::CUDA, index)};
+        if (!is_closing_.load()) {
+            device::visit const visit;
+            alv_door_handle *const stack = here.stack(visit);
+            if (is_ours(here, stack, bytes, stream.stream())) {
+                here.know(stack, stream);
+                void *const address = bytes > 0 ? take(here, stack, index, bytes, stream.stream()) : nullptr;
+                return {address, address, &gone, c10::Device(c10::DeviceType::CUDA, index)};
+            }
+        }
+        return swapped(detached([this, bytes] { return native().allocate(bytes); }));
     }
 
     c10::DeleterFnPtr raw_deleter() const override { return &gone; }
@@ -131,13 +159,17 @@ public:
         if (bytes == 0) return nullptr;
         DeviceIndex const index = c10::cuda::current_device();
         device &here = of(index);
-        device::visit const visit;
-        alv_door_handle *const stack = here.stack(visit);
-        if (is_ours(here, stack, bytes, stream)) return take(here, stack, index, bytes, stream);
-        return native().raw_alloc_with_stream(bytes, stream);
+        if (!is_closing_.load()) {
+            device::visit const visit;
+            alv_door_handle *const stack = here.stack(visit);
+            if (is_ours(here, stack, bytes, stream)) return take(here, stack, index, bytes, stream);
+        }
+        return detached([this, bytes, stream] { return native().raw_alloc_with_stream(bytes, stream); });
     }
 
-    void raw_delete(void *address) override { gone(address); }
+    void raw_delete(void *address) override {
+        if (address != nullptr && !give(address)) native().raw_delete(address);
+    }
 
     void recordStream(c10::DataPtr const &pointer, c10::cuda::CUDAStream stream) override {
         void *const address = pointer.get();
@@ -150,8 +182,13 @@ public:
         if (is_ours || address == nullptr) return;
         if (pointer.get_deleter() != &gone) return native().recordStream(pointer, stream);
         // PyTorch's own looks at nothing that has another deleter than its own.
-        c10::DataPtr same(address, address, native().raw_deleter(), pointer.device());
-        native().recordStream(same, stream);
+        c10::DataPtr same(address, address, native_deleter_, pointer.device());
+        try {
+            native().recordStream(same, stream);
+        } catch (...) {
+            (void)same.release_context();
+            throw;
+        }
         (void)same.release_context();
     }
 
@@ -159,30 +196,33 @@ public:
 
     void beginAllocateToPool(DeviceIndex index, pool_id id, std::function<bool(cudaStream_t)> filter) override {
         device &here = of(index);
-        if (here.has_stack() && !is_known(index, id)) {
+        if (here.has_stack() && may_own_pools() && !is_known(index, id)) {
             // Before PyTorch makes it, so that its segments are ours.
             native().createOrIncrefPool(index, id, as_allocator_of_pool(segments()));
             here.made(id);
         }
         native().beginAllocateToPool(index, id, filter);
-        here.open({id, std::move(filter)});
+        cudaStream_t const stream = c10::cuda::getCurrentCUDAStream(index).stream();
         captures_.fetch_add(1);
+        here.open({id, std::move(filter), {index, stream}});
     }
 
     void endAllocateToPool(DeviceIndex index, pool_id id) override {
         native().endAllocateToPool(index, id);
         device &here = of(index);
-        here.close(id);
-        captures_.fetch_sub(1);
+        if (here.close(id)) captures_.fetch_sub(1);
         device::visit const visit;
         alv_door_handle *const stack = here.stack(visit);
         if (stack) collect(here, stack, how::after_a_capture);
     }
 
     void releasePool(DeviceIndex index, pool_id id) override {
-        native().releasePool(index, id);
         device &here = of(index);
-        if (here.has_made(id) && native().getPoolUseCount(index, id) == 1 && here.unmake(id)) native().releasePool(index, id);
+        detached([this, &here, index, id] {
+            native().releasePool(index, id);
+            if (here.has_made(id) && native().getPoolUseCount(index, id) == 1 && here.unmake(id)) native().releasePool(index, id);
+            return true;
+        });
     }
 
     int getPoolUseCount(DeviceIndex index, pool_id id) override {
@@ -191,7 +231,7 @@ public:
     }
 
     void createOrIncrefPool(DeviceIndex index, pool_id id, allocator_of_pool owner) override {
-        if (owner == nullptr && of(index).has_stack() && !is_known(index, id)) owner = as_allocator_of_pool(segments());
+        if (owner == nullptr && of(index).has_stack() && may_own_pools() && !is_known(index, id)) owner = as_allocator_of_pool(segments());
         native().createOrIncrefPool(index, id, std::move(owner));
     }
 
@@ -268,32 +308,52 @@ public:
 
     // ---- The rest.
 
-    void init(int count) override { native().init(count); }
+    // May come twice. The settings of the environment have a fraction of the memory, too.
+    void init(int count) override {
+        native().init(count);
+        for (std::size_t at = 0; at < devices_.size() && at < static_cast<std::size_t>(count); ++at) {
+            auto const index = static_cast<DeviceIndex>(at);
+            if (devices_[at].has_stack()) devices_[at].limit.store(bytes_of(native().getMemoryFraction(index), index));
+        }
+    }
     bool initialized() override { return native().initialized(); }
     void enable(bool value) override { native().enable(value); }
     bool isEnabled() const override { return native().isEnabled(); }
     std::string name() override { return native().name(); }
-    void cacheInfo(DeviceIndex index, std::size_t *largest) override { native().cacheInfo(index, largest); }
+
+    // The largest block that may be had: cuDNN bounds its workspaces by it.
+    void cacheInfo(DeviceIndex index, std::size_t *largest) override {
+        native().cacheInfo(index, largest);
+        device &here = of(index);
+        device::visit const visit;
+        alv_door_handle *const stack = here.stack(visit);
+        if (stack == nullptr) return;
+        std::size_t const reserved = here.reserved(stack), active = static_cast<std::size_t>(here.figures.active_bytes());
+        if (reserved > active) *largest = std::max(*largest, reserved - active);
+    }
+
     double getMemoryFraction(DeviceIndex index) override { return native().getMemoryFraction(index); }
 
     void setMemoryFraction(double fraction, DeviceIndex index) override {
         native().setMemoryFraction(fraction, index);
-        of(index).limit.store(fraction < 1 ? static_cast<std::size_t>(fraction * static_cast<double>(memory_of(index).second))
-                                           : std::numeric_limits<std::size_t>::max());
+        of(index).limit.store(bytes_of(fraction, index));
     }
 
     // PyTorch's own memory goes back first: private pools that are over give their segments to the stack.
     void emptyCache(pool_id id) override {
-        native().emptyCache(id);
-        if (id.first != 0 || id.second != 0) return;
-        for (device &each : devices_) {
-            device::visit const visit;
-            alv_door_handle *const stack = each.stack(visit);
-            if (!stack) continue;
-            collect(each, stack, captures_.load() == 0 ? how::wait : how::look);
-            beside_captures const guard(captures_.load() > 0);
-            (void)table()->trim(stack, 0, nullptr);
-        }
+        detached([this, id] {
+            native().emptyCache(id);
+            if (id.first != 0 || id.second != 0) return true;
+            for (device &each : devices_) {
+                device::visit const visit;
+                alv_door_handle *const stack = each.stack(visit);
+                if (stack == nullptr) continue;
+                collect(each, stack, anything_captures() ? how::look : how::wait);
+                beside_captures const guard(captures_.load() > 0);
+                (void)table()->trim(stack, 0, nullptr);
+            }
+            return true;
+        });
     }
 
     void *getBaseAllocation(void *address, std::size_t *bytes) override {
@@ -342,8 +402,9 @@ private:
         return devices_[static_cast<std::size_t>(index)];
     }
 
+    // Within a visit: a stack that is found here stays.
     bool is_ours(device &here, alv_door_handle *stack, std::size_t bytes, cudaStream_t stream) {
-        if (!stack || bytes > most_bytes || !native().isEnabled()) return false;
+        if (stack == nullptr || is_closing_.load() || bytes > most_bytes || !native().isEnabled()) return false;
         return !here.has_open_pools() || !here.is_for_a_pool(stream);
     }
 
@@ -356,20 +417,32 @@ private:
         }
     }
 
-    // The deleter of all tensors. What PyTorch's own allocator gave out goes there.
+    // The deleter of all tensors. What PyTorch's own allocator gave out goes to the deleter that it had.
     static void gone(void *address) {
         if (address == nullptr) return;
         try {
-            the().give(address);
+            if (!the().give(address)) the().native_deleter_(address);
         } catch (std::exception const &error) {
             TORCH_WARN("alluvion: a free has failed: ", error.what());
         }
     }
 
     c10::DataPtr swapped(c10::DataPtr pointer) {
-        // Another deleter than that one is of memory which is not cached, and stays.
-        (void)pointer.compare_exchange_deleter(native().raw_deleter(), &gone);
+        // Memory that is not cached, as while PyTorch's allocator is disabled, has another one, and keeps it.
+        (void)pointer.compare_exchange_deleter(native_deleter_, &gone);
         return pointer;
+    }
+
+    // The bytes that a fraction of the device's memory are.
+    static std::size_t bytes_of(double fraction, DeviceIndex index) {
+        if (!(fraction < 1)) return std::numeric_limits<std::size_t>::max();
+        return static_cast<std::size_t>(fraction * static_cast<double>(memory_of(index).second));
+    }
+
+    // Whether a stream captures that an open pool is for, on any device.
+    bool anything_captures() {
+        if (captures_.load() == 0) return false;
+        return std::any_of(devices_.begin(), devices_.end(), [](device &each) { return each.is_captured(); });
     }
 
     static std::pair<std::size_t, std::size_t> memory_of(DeviceIndex index) {
@@ -399,7 +472,7 @@ private:
         if (status == ALV_DOOR_OUT_OF_MEMORY) refuse(here, index, requested, bytes, stream, context);
         TORCH_CHECK(status == ALV_DOOR_OK, "alluvion: ", table()->last_error_message());
         here.figures.allocated(bytes, requested, here.reserved(stack));
-        here.history.add(recording_, index, TraceEntry::ALLOC, address, bytes, stream, context);
+        here.history.add(recording_, native(), index, TraceEntry::ALLOC, address, bytes, stream, context);
         blocks_.add(address, {bytes, requested, index, stream, {}, std::move(context)});
         tell_profiler(here, stack, index, address, static_cast<int64_t>(bytes));
         if (auto const *const trace = c10::impl::GPUTrace::get_trace()) [[unlikely]]
@@ -416,8 +489,8 @@ private:
     static bool is_within_limit(device &here, std::size_t bytes) {
         std::size_t const limit = here.limit.load(std::memory_order_relaxed);
         if (limit == std::numeric_limits<std::size_t>::max()) return true;
-        auto const active = static_cast<std::size_t>(here.figures.active_bytes());
-        return bytes <= limit && active <= limit - bytes;
+        std::size_t const had = static_cast<std::size_t>(here.figures.active_bytes()) + here.lent_bytes();
+        return bytes <= limit && had <= limit - bytes;
     }
 
     // After a refusal: what waits for streams is waited for, and what PyTorch caches or others can do without is given back.
@@ -432,7 +505,13 @@ private:
             if (status != ALV_DOOR_OUT_OF_MEMORY) return status;
         }
         // To free memory of the driver's breaks a capture.
-        if (captures_.load() == 0) native().emptyCache({0, 0});
+        if (!anything_captures()) {
+            detached([this] {
+                native().emptyCache({0, 0});
+                return true;
+            });
+            collect(here, stack, how::wait);
+        }
         return again();
     }
 
@@ -442,7 +521,7 @@ private:
                                                                 : "this process may have no more of it: see set_per_process_memory_fraction";
         here.figures.refused();
         auto const [free, total] = memory_of(index);
-        here.history.add(recording_, index, TraceEntry::OOM, reinterpret_cast<void *>(free), bytes, stream, context);
+        here.history.add(recording_, native(), index, TraceEntry::OOM, reinterpret_cast<void *>(free), bytes, stream, context);
         c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(bytes), static_cast<std::size_t>(here.figures.active_bytes()), 0,
                                          c10::Device(c10::DeviceType::CUDA, index));
         std::vector<std::shared_ptr<OutOfMemoryObserver const>> observers;
@@ -458,17 +537,18 @@ private:
         std::abort();
     }
 
-    void give(void *address) {
+    // Frees a block of ours; whether it was one.
+    bool give(void *address) {
         // Before the block is taken: the stack stays while it has blocks.
         device::visit const visit;
         auto const context = recording_.gather(RecordContext::ALL);
         std::optional<block> taken = blocks_.take(address);
-        if (!taken) return native().raw_delete(address);
+        if (!taken) return false;
         device &here = of(taken->device);
         alv_door_handle *const stack = here.stack(visit);
         if (auto const *const trace = c10::impl::GPUTrace::get_trace()) [[unlikely]]
             (*trace)->trace_gpu_memory_deallocation(c10::DeviceType::CUDA, reinterpret_cast<std::uintptr_t>(address));
-        here.history.add(recording_, taken->device, TraceEntry::FREE_REQUESTED, address, taken->bytes, taken->stream,
+        here.history.add(recording_, native(), taken->device, TraceEntry::FREE_REQUESTED, address, taken->bytes, taken->stream,
                          context ? context : taken->context);
         DeviceIndex const index = taken->device;
         std::size_t const bytes = taken->bytes;
@@ -480,6 +560,7 @@ private:
             let_go(here, stack, address, std::move(*taken));
         }
         tell_profiler(here, stack, index, address, -static_cast<int64_t>(bytes));
+        return true;
     }
 
     // Gives a block back that is free for PyTorch, or has it wait.
@@ -498,7 +579,7 @@ private:
     }
 
     void release(device &here, alv_door_handle *stack, void *address, block const &what) {
-        here.history.add(recording_, what.device, TraceEntry::FREE_COMPLETED, address, what.bytes, what.stream, what.context);
+        here.history.add(recording_, native(), what.device, TraceEntry::FREE_COMPLETED, address, what.bytes, what.stream, what.context);
         table()->deallocate(stack, address, what.bytes, alignment, what.stream);
     }
 
@@ -511,10 +592,11 @@ private:
         bool const beside = captures_.load(std::memory_order_relaxed) > 0;
         beside_captures const guard(beside);
         // Not at each request: the captures have to be asked for each block.
-        if (!beside || much == how::after_a_capture)
+        if (!beside || much != how::look) {
             for (auto &[address, what] : here.waiting.from_captures()) let_go(here, stack, address, std::move(what));
-        if (!beside)
-            for (void *const address : here.waiting.segments()) give_back(here, stack, address);
+            if (!anything_captures())
+                for (void *const address : here.waiting.segments()) give_back(here, stack, address);
+        }
         auto const done = here.waiting.done(much == how::wait);
         if (much == how::wait) here.figures.waited_for_all();
         for (auto const &[address, what] : done) complete(here, stack, address, what);
@@ -529,39 +611,53 @@ private:
         return *one;
     }
 
-    // Null has PyTorch give back what it caches, ask again, and say that there is no memory.
+    // Null has PyTorch give back what it caches, ask again, and say that there is no memory. Without a stack the segment is the driver's.
     void *lend(DeviceIndex index, std::size_t bytes) {
         device &here = of(index);
         device::visit const visit;
         alv_door_handle *const stack = here.stack(visit);
-        if (!stack) return nullptr;
         beside_captures const guard(true);
         void *address = nullptr;
+        if (stack == nullptr || is_closing_.load()) {
+            c10::cuda::CUDAGuard const there(index);
+            if (cudaMalloc(&address, bytes) == cudaSuccess) return address;
+            (void)cudaGetLastError();
+            return nullptr;
+        }
+        here.will_lend(bytes);
         int32_t status = table()->allocate_sync(stack, bytes, alignment, &address);
         if (status == ALV_DOOR_OUT_OF_MEMORY && collect(here, stack, how::wait))
             status = table()->allocate_sync(stack, bytes, alignment, &address);
-        if (status != ALV_DOOR_OK) return nullptr;
-        here.lend(address, bytes);
-        return address;
+        if (status == ALV_DOOR_OK) {
+            here.lend(address, bytes);
+            return address;
+        }
+        here.has_not_lent(bytes);
+        TORCH_CHECK(status == ALV_DOOR_OUT_OF_MEMORY, "alluvion: ", table()->last_error_message());
+        return nullptr;
     }
 
     void take_back(DeviceIndex index, void *address) {
         device &here = of(index);
         device::visit const visit;
         alv_door_handle *const stack = here.stack(visit);
-        if (!stack) return;
         // To wait for the device would break a capture, also one of another thread.
-        if (captures_.load() > 0) return here.waiting.segment_behind_captures(address);
+        if (anything_captures()) return here.waiting.segment_behind_captures(address);
         give_back(here, stack, address);
     }
 
     void give_back(device &here, alv_door_handle *stack, void *address) {
-        std::size_t const bytes = here.unlend(address);
-        if (bytes == 0) return;
-        // PyTorch relies on `cudaFree`, which waits for the device.
         c10::cuda::CUDAGuard const there(static_cast<DeviceIndex>(&here - devices_.data()));
+        std::size_t const bytes = here.unlend(address);
+        if (bytes == 0) {
+            // Of the driver, as `lend` had it.
+            if (cudaFree(address) != cudaSuccess) (void)cudaGetLastError();
+            return;
+        }
+        // PyTorch relies on `cudaFree`, which waits for the device.
         if (cudaDeviceSynchronize() != cudaSuccess) (void)cudaGetLastError();
         table()->deallocate_sync(stack, address, bytes, alignment);
+        here.has_not_lent(bytes);
     }
 
     using piece = std::pair<std::size_t, std::size_t>;
@@ -606,7 +702,7 @@ private:
         devices_[static_cast<std::size_t>(index)].waiting.each([&](void *address, block const &what) { body(address, what, true); });
     }
 
-    SnapshotInfo with_ours(SnapshotInfo sum, bool with_traces) {
+    SnapshotInfo with_ours(SnapshotInfo sum) {
         for (std::size_t at = 0; at < devices_.size(); ++at) {
             auto const index = static_cast<DeviceIndex>(at);
             device &here = devices_[at];
@@ -614,7 +710,7 @@ private:
             alv_door_handle *const stack = here.stack(visit);
             if (!stack) continue;
             add_segments(sum, here, stack, index);
-            if (with_traces) add_traces(sum, here, at);
+            add_traces(sum, here, at);
         }
         return sum;
     }
@@ -648,6 +744,8 @@ private:
             while (next != all.end() && next->address < begin) ++next;
             std::size_t at = begin;
             for (; next != all.end() && next->address + next->what.bytes <= begin + bytes; ++next) {
+                // Beside threads that allocate, a block may be seen that lies where another one was seen before.
+                if (next->address < at) continue;
                 gap(segment, next->address - at);
                 BlockInfo info;
                 info.size = next->what.bytes;
@@ -680,6 +778,9 @@ private:
     }
 
     std::atomic<CUDAAllocator *> native_{nullptr};
+    c10::DeleterFnPtr native_deleter_ = nullptr;
+    // The stacks are about to go: no request begins.
+    std::atomic<bool> is_closing_{false};
     std::array<device, 128> devices_;
     blocks blocks_;
     recording recording_;

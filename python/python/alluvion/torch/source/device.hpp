@@ -3,11 +3,10 @@
 #define ALLUVION_TORCH_DEVICE_HPP
 
 #include "blocks.hpp"
+#include "door.hpp"
 #include "figures.hpp"
 #include "history.hpp"
 #include "waiting.hpp"
-
-#include <alluvion/door.h>
 
 #include <c10/cuda/CUDACachingAllocator.h>
 
@@ -35,13 +34,9 @@ inline constexpr std::size_t alignment = 512;
 struct open_pool {
     pool_id id;
     std::function<bool(cudaStream_t)> accepts;
+    // The current stream of the thread that opened it: the one that captures, if it is for a capture.
+    stream_of_device stream;
 };
-
-// The functions of the package `alluvion` of this process, which the module sets when it is imported.
-inline alv_door_table const *&table() noexcept {
-    static alv_door_table const *functions = nullptr;
-    return functions;
-}
 
 class device {
 public:
@@ -51,10 +46,10 @@ public:
     // The most bytes that tensors may have: `set_per_process_memory_fraction`.
     std::atomic<std::size_t> limit{std::numeric_limits<std::size_t>::max()};
 
-    // While one lives, `remove` waits, so that a stack which was found stays.
+    // While one lives, `wait_for_visitors` waits, so that a stack which was found stays.
     class visit {
     public:
-        // Before a stack is read, as `remove` reads this after it has taken one: sequentially consistent, both.
+        // Before a stack is read, or that it is going, as whoever takes it reads this afterwards: sequentially consistent, both.
         visit() { visitors().fetch_add(1); }
         ~visit() { visitors().fetch_sub(1); }
         visit(visit const &) = delete;
@@ -88,10 +83,11 @@ public:
     bool has_stack() const { return stack_.load() != nullptr; }
 
     // The count that `set` took, which nobody uses any more.
-    alv_door_handle *remove() {
-        alv_door_handle *const stack = stack_.exchange(nullptr);
+    alv_door_handle *remove() { return stack_.exchange(nullptr); }
+
+    // Waits until no visit of before is under way.
+    static void wait_for_visitors() {
         while (visitors().load() > 0) std::this_thread::yield();
-        return stack;
     }
 
     void open(open_pool pool) {
@@ -100,11 +96,21 @@ public:
         open_count_.store(open_.size(), std::memory_order_relaxed);
     }
 
-    void close(pool_id id) {
+    // Whether it was open, since the installation.
+    bool close(pool_id id) {
         std::unique_lock<std::shared_mutex> const lock(filters_);
         auto const found = std::find_if(open_.begin(), open_.end(), [id](open_pool const &each) { return each.id == id; });
-        if (found != open_.end()) open_.erase(found);
+        bool const was_open = found != open_.end();
+        if (was_open) open_.erase(found);
         open_count_.store(open_.size(), std::memory_order_relaxed);
+        return was_open;
+    }
+
+    // Whether a stream of an open pool captures.
+    bool is_captured() {
+        if (!has_open_pools()) return false;
+        std::shared_lock<std::shared_mutex> const lock(filters_);
+        return std::any_of(open_.begin(), open_.end(), [](open_pool const &each) { return captures(each.stream); });
     }
 
     bool has_open_pools() const { return open_count_.load(std::memory_order_relaxed) > 0; }
@@ -116,21 +122,23 @@ public:
         return std::any_of(open_.begin(), open_.end(), [stream](open_pool const &each) { return each.accepts(stream); });
     }
 
-    // Memory that a private pool of PyTorch's has of the stack.
+    // Memory that a private pool of PyTorch's is about to have of the stack. It counts as lent from before it is there until after it is
+    // gone, so that no peak has it twice.
+    void will_lend(std::size_t bytes) { lent_bytes_ += bytes; }
+    void has_not_lent(std::size_t bytes) { lent_bytes_ -= bytes; }
+
     void lend(void *address, std::size_t bytes) {
         std::lock_guard<std::mutex> const lock(mutex_);
         lent_.emplace(address, bytes);
-        lent_bytes_ += bytes;
     }
 
-    // The bytes of what comes back; 0 for what is not lent.
+    // The bytes of what comes back; 0 for what is not lent. `has_not_lent` follows.
     std::size_t unlend(void *address) {
         std::lock_guard<std::mutex> const lock(mutex_);
         auto const found = lent_.find(address);
         if (found == lent_.end()) return 0;
         std::size_t const bytes = found->second;
         lent_.erase(found);
-        lent_bytes_ -= bytes;
         return bytes;
     }
 

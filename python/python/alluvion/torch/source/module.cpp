@@ -34,11 +34,12 @@ PyObject *install(PyObject *, PyObject *stacks) {
             return nullptr;
         }
         auto *const there = c10::cuda::CUDACachingAllocator::get();
-        if (there->name() != "native") {
+        if (there->name() != "native" || !there->isEnabled()) {
             PyErr_Format(PyExc_RuntimeError,
-                         "PyTorch's allocator is %s in this process, and this takes the place of its native one alone: leave out "
-                         "`backend:` in PYTORCH_CUDA_ALLOC_CONF, and `torch.cuda.memory.change_current_allocator`",
-                         there->name().c_str());
+                         "PyTorch's allocator is %s%s in this process, and this takes the place of its native one alone: leave out "
+                         "`backend:` in PYTORCH_CUDA_ALLOC_CONF, `torch.cuda.memory.change_current_allocator` and "
+                         "`torch.cuda.caching_allocator_enable(False)`",
+                         there->name().c_str(), there->isEnabled() ? "" : ", disabled,");
             return nullptr;
         }
         std::vector<std::pair<c10::DeviceIndex, alv_door_handle *>> counted;
@@ -62,6 +63,18 @@ PyObject *install(PyObject *, PyObject *stacks) {
     });
 }
 
+// While it lives, this thread is without the interpreter, whatever is thrown.
+class without_interpreter {
+public:
+    without_interpreter() : state_(PyEval_SaveThread()) {}
+    ~without_interpreter() { PyEval_RestoreThread(state_); }
+    without_interpreter(without_interpreter const &) = delete;
+    without_interpreter &operator=(without_interpreter const &) = delete;
+
+private:
+    PyThreadState *state_;
+};
+
 PyObject *uninstall(PyObject *, PyObject *) {
     return call([]() -> PyObject * {
         if (!allocator::the().is_installed()) {
@@ -69,18 +82,17 @@ PyObject *uninstall(PyObject *, PyObject *) {
             return nullptr;
         }
         allocator::in_use used;
-        std::vector<alv_door_handle *> stacks;
-        Py_BEGIN_ALLOW_THREADS
-        // Segments of private pools that are over go back to the stacks.
-        allocator::the().emptyCache({0, 0});
-        used = allocator::the().used();
-        if (used.blocks == 0 && used.segments == 0) stacks = allocator::the().uninstall();
-        for (alv_door_handle *const stack : stacks) table()->release(stack);
-        Py_END_ALLOW_THREADS
-        if (used.blocks > 0 || used.segments > 0) {
+        {
+            without_interpreter const guard;
+            std::vector<alv_door_handle *> stacks;
+            used = allocator::the().uninstall(stacks);
+            for (alv_door_handle *const stack : stacks) table()->release(stack);
+        }
+        if (used.any()) {
             PyErr_Format(PyExc_RuntimeError,
-                         "it stays installed, because memory of it is in use: %zu blocks, and %zu segments of graphs and pools of PyTorch's",
-                         used.blocks, used.segments);
+                         "it stays installed, because memory of it is in use: %zu blocks, %zu segments of graphs and pools of PyTorch's, and "
+                         "%zu pools that are open",
+                         used.blocks, used.segments, used.pools);
             return nullptr;
         }
         Py_RETURN_NONE;
@@ -92,9 +104,10 @@ PyObject *is_installed(PyObject *, PyObject *) { return PyBool_FromLong(allocato
 PyObject *in_use(PyObject *, PyObject *) {
     return call([]() -> PyObject * {
         allocator::in_use used;
-        Py_BEGIN_ALLOW_THREADS
-        used = allocator::the().used();
-        Py_END_ALLOW_THREADS
+        {
+            without_interpreter const guard;
+            used = allocator::the().used();
+        }
         return Py_BuildValue("nn", static_cast<Py_ssize_t>(used.blocks), static_cast<Py_ssize_t>(used.segments));
     });
 }
@@ -114,8 +127,8 @@ PyModuleDef module = {PyModuleDef_HEAD_INIT, "_compiled", nullptr, -1, functions
 PyMODINIT_FUNC PyInit__compiled() {
     alv_door_table const *const functions_of_package = alv_door_import();
     if (functions_of_package == nullptr) return nullptr;
-    if (!ALV_DOOR_HAS(functions_of_package, keep_stream)) {
-        PyErr_SetString(PyExc_ImportError, "this alluvion has version 1 of its table of functions without `keep_stream`: it is too old");
+    if (!ALV_DOOR_HAS(functions_of_package, detached)) {
+        PyErr_SetString(PyExc_ImportError, "this alluvion has version 1 of its table of functions without `detached`: it is too old");
         return nullptr;
     }
     table() = functions_of_package;

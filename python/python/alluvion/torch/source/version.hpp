@@ -2,6 +2,7 @@
 #ifndef ALLUVION_TORCH_VERSION_HPP
 #define ALLUVION_TORCH_VERSION_HPP
 
+#include <c10/cuda/CUDAAllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include <memory>
@@ -24,6 +25,15 @@ using allocator_of_pool = std::shared_ptr<CUDAAllocator>;
 using allocator_of_pool = CUDAAllocator *;
 #endif
 
+// Up to 2.9 a private pool with an owner refuses everything while segments are expandable.
+inline bool may_own_pools() {
+#if ALLUVION_TORCH >= 10
+    return true;
+#else
+    return !c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::expandable_segments();
+#endif
+}
+
 inline allocator_of_pool as_allocator_of_pool(std::shared_ptr<CUDAAllocator> const &allocator) {
 #if ALLUVION_TORCH >= 11
     return allocator;
@@ -34,8 +44,14 @@ inline allocator_of_pool as_allocator_of_pool(std::shared_ptr<CUDAAllocator> con
 
 inline c10::cuda::CUDACachingAllocator::TraceEntry traced(c10::DeviceIndex device, c10::cuda::CUDACachingAllocator::TraceEntry::Action action,
                                                       std::size_t address, std::size_t bytes, cudaStream_t stream, c10::approx_time_t time,
-                                                      std::shared_ptr<c10::GatheredContext> context, std::string const &compiled) {
+                                                      std::shared_ptr<c10::GatheredContext> context, std::string const &compiled,
+                                                      CUDAAllocator &native) {
+#if ALLUVION_TORCH >= 10
+    return {action, device, address, bytes, stream, {0, 0}, time, std::move(context), compiled, native.getUserMetadata()};
+#else
+    (void)native;
     return {action, device, address, bytes, stream, {0, 0}, time, std::move(context), compiled};
+#endif
 }
 
 // The actions that `_record_memory_history(skip_actions=...)` names.

@@ -49,7 +49,7 @@ public:
     // Whether there is anything to look for: read at each request.
     bool any() const { return count_.load(std::memory_order_relaxed) > 0; }
 
-    // A block that streams besides its own use. Where a stream cannot be asked, the block is lost.
+    // A block that streams besides its own use.
     void behind_its_users(void *address, block what) {
         auto entry = std::make_unique<waiting_block>();
         auto const users = std::move(what.users);
@@ -58,7 +58,10 @@ public:
         for (stream_of_device const &user : users) {
             cudaEvent_t const event = recorded(user);
             if (event == nullptr) {
-                entry.release();
+                // Nobody can say when that stream is done: the block is never given back.
+                std::lock_guard<std::mutex> const lock(mutex_);
+                for (auto const &[of, unused] : events) spare_[of.first].push_back(unused);
+                lost_.push_back(std::move(entry->freed));
                 return;
             }
             events.emplace_back(user, event);
@@ -124,6 +127,7 @@ public:
 
     template <typename Body> void each(Body body) {
         std::lock_guard<std::mutex> const lock(mutex_);
+        for (auto &[address, what] : lost_) body(address, what);
         for (auto &[address, what] : in_captures_) body(address, what);
         std::map<void *, block const *> seen;
         for (auto &[user, events] : queues_)
@@ -168,6 +172,7 @@ private:
     std::map<stream_of_device, std::deque<std::pair<cudaEvent_t, waiting_block *>>> queues_;
     std::map<c10::DeviceIndex, std::vector<cudaEvent_t>> spare_;
     std::vector<freed_block> in_captures_;
+    std::vector<freed_block> lost_;
     std::vector<void *> segments_;
 };
 
