@@ -127,6 +127,11 @@ static inline alv_status alv_fill(const alv_resource *resource, void *to, uint8_
     return alv_fill_raw(resource, to, value, bytes, alv_stream_of_this_file(stream));
 }
 
+static inline alv_status alv_prefetch(const alv_resource *resource, const void *address, size_t bytes, int32_t to,
+                                      alv_cuda_stream stream) {
+    return alv_prefetch_raw(resource, address, bytes, to, alv_stream_of_this_file(stream));
+}
+
 static inline alv_status alv_synchronize(const alv_resource *resource, alv_cuda_stream stream) {
     return alv_synchronize_raw(resource, alv_stream_of_this_file(stream));
 }

@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 
-use alluvion::driver::FillValue;
+use alluvion::driver::{Code, FillValue, Location};
 use alluvion::{Error, StreamRef};
 
 use crate::boundary::{self, null};
@@ -71,6 +71,43 @@ pub unsafe extern "C" fn alv_fill_raw(
         };
         // SAFETY: a live stream of the device, by the function's text.
         unsafe { stream::with(device, stream, fill) }
+    })
+}
+
+/// Queues the migration of managed memory on a stream of the resource's device: to the device `to`, or to the host if that is
+/// negative. The memory stays valid until it has run. Memory that does not migrate stays where it is, which is no failure.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_prefetch_raw(
+    resource: *const ResourceHandle,
+    address: *const c_void,
+    bytes: usize,
+    to: i32,
+    stream: CudaStream,
+) -> Status {
+    boundary::call(|| {
+        let device = lend!(resource).device();
+        let to = match u32::try_from(to) {
+            Ok(number) => Location::Device(device.machine().device(number)?.ordinal()),
+            Err(_) => Location::Host,
+        };
+        if bytes == 0 {
+            return Ok(());
+        }
+        if address.is_null() {
+            return Err(null("address"));
+        }
+        let address = address.expose_provenance() as u64;
+        let (driver, ordinal) = (device.driver(), device.ordinal());
+        let migrate = |stream: StreamRef<'_>| {
+            // SAFETY: the range is valid until the migration has run.
+            match unsafe { driver.prefetch_async(ordinal, address, bytes, to, stream.raw()) } {
+                // The device was found: it is the memory that does not migrate.
+                Err(error) if error.code == Code::INVALID_VALUE => Ok(()),
+                queued => queued.map_err(|error| Error::of_driver(error, bytes)),
+            }
+        };
+        // SAFETY: a live stream of the device, by the function's text.
+        unsafe { stream::with(device, stream, migrate) }
     })
 }
 

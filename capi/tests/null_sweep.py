@@ -50,7 +50,7 @@ VALUES = {
     "alv_sharing *": "&sharing", "alv_share_options *": "&sharing_options", "alv_open_options *": "&opening_options",
     "alv_machine **": "&made.machine", "alv_resource **": "&made.resource", "alv_stream **": "&made.stream",
     "alv_cuda_stream *": "&made.bare",
-    "void **": "&made.block", "void * block": "block", "void * to": "block", "void * from": "place",
+    "void **": "&made.block", "void * block": "block", "void * to": "block", "void * from": "place", "void * address": "block",
     "void * user": "place", "void * param": "NULL", "void * ctx": "resource", "void * owner": "place",
     "char * recipe": '"cuda"', "char * layers": '"stats"', "char * name": '"a_name"',
     "char * call": '"cuMemAlloc"',
@@ -59,7 +59,7 @@ VALUES = {
     "alv_sim_options *": "&options", "alv_source *": "&source", "alv_write": "write_nothing",
     "alv_cuda_stream": "NULL", "size_t bytes": "4096", "size_t align": "0", "size_t room": "sizeof text", "size_t keep": "0",
     "size_t size": "4096", "int device": "0", "alv_device_mem_handler *": "&handler", "int32_t device": "0",
-    "int32_t number": "0", "int32_t code": "2", "uint64_t nth": "1000000", "uint8_t value": "1",
+    "int32_t number": "0", "int32_t to": "0", "int32_t code": "2", "uint64_t nth": "1000000", "uint8_t value": "1",
     "uint32_t header": "ALV_VERSION", "uint32_t flags": "0", "alv_status status": "0",
     "fn ask": "ask_nobody", "fn drop": "drop_nothing", "fn each": "each_block",
 }

@@ -1187,6 +1187,14 @@ alv_status alv_fill_raw(const struct alv_resource *resource,
                         size_t bytes,
                         alv_cuda_stream stream);
 
+// Queues the migration of managed memory on a stream of the resource's device: to the device `to`, or to the host if that is
+// negative. The memory stays valid until it has run. Memory that does not migrate stays where it is, which is no failure.
+alv_status alv_prefetch_raw(const struct alv_resource *resource,
+                            const void *address,
+                            size_t bytes,
+                            int32_t to,
+                            alv_cuda_stream stream);
+
 // Waits for the work on a stream of the resource's device.
 alv_status alv_synchronize_raw(const struct alv_resource *resource, alv_cuda_stream stream);
 

@@ -138,3 +138,36 @@ fn a_stream_follows_another() {
     }
     release(resource);
 }
+
+#[test]
+fn managed_memory_migrates_and_other_memory_stays() {
+    let sim = Sim::new(2);
+    let (managed, plain) = (sim.recipe("managed"), sim.recipe("cuda"));
+    let stream = sim.foreign_stream();
+    for resource in [managed, plain] {
+        let (status, block) = allocate(resource, 4096, 0);
+        assert_eq!(status, ALV_OK);
+        for to in [0, 1, -1] {
+            // SAFETY: live handles; the block is there until the stream is done.
+            unsafe {
+                let before = alv_sim_calls(sim.0);
+                assert_eq!(alv_prefetch_raw(resource, block, 4096, to, stream), ALV_OK);
+                assert!(alv_sim_calls(sim.0) > before, "the driver is asked");
+                assert_eq!(alv_prefetch_raw(resource, null_mut(), 0, to, stream), ALV_OK);
+            }
+        }
+        // SAFETY: as above; null is refused, and so is a device that is not there.
+        unsafe {
+            assert_eq!(alv_prefetch_raw(resource, null_mut(), 1, 0, stream), ALV_INVALID_ARGUMENT);
+            assert_eq!(alv_prefetch_raw(resource, block, 4096, 2, stream), ALV_NO_DEVICE);
+            // What else the driver says comes out.
+            assert_eq!(alv_sim_fail(sim.0, c"cuMemPrefetchAsync".as_ptr(), 1, 2), ALV_OK);
+            assert_eq!(alv_prefetch_raw(resource, block, 4096, 0, stream), ALV_OUT_OF_MEMORY);
+            assert_eq!(alv_synchronize_raw(resource, stream), ALV_OK);
+        }
+        free(resource, block, 4096, 0);
+        release(resource);
+    }
+    // SAFETY: nothing uses it any more.
+    assert_eq!(unsafe { alv_sim_stream_destroy(sim.0, 0, stream) }, ALV_OK);
+}
