@@ -89,6 +89,12 @@ void streams() {
     EXPECT(first == first && !(first != first));
     EXPECT(first != second && !(first == second) && first != rmm::cuda_stream());
     EXPECT(first == view && view == first && !(first != view) && !(view != first));
+#if ALLUVION_CCCL
+    cuda::stream_ref const reference = first;
+    EXPECT(view == reference && reference == view && !(view != reference) && !(reference != view));
+    EXPECT(first == reference && reference == first && second != reference && reference != second && !(second == reference));
+    EXPECT(alluvion::stream_view(reference) == reference && rmm::cuda_stream_default != reference);
+#endif
     EXPECT(second != view && view != second && first != rmm::cuda_stream_view{} && rmm::cuda_stream_default != first);
     rmm::cuda_stream const moved = std::move(first);
     EXPECT(moved == view && !first.is_valid());

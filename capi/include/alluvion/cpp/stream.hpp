@@ -182,6 +182,13 @@ public:
 
     friend bool operator==(stream_view first, stream_view second) noexcept { return first.stream_ == second.stream_; }
     friend bool operator!=(stream_view first, stream_view second) noexcept { return first.stream_ != second.stream_; }
+#if ALLUVION_CCCL
+    // Each converts to the other, so that its operators and those above would both do.
+    friend bool operator==(stream_view first, ::cuda::stream_ref second) noexcept { return first.stream_ == second.get(); }
+    friend bool operator!=(stream_view first, ::cuda::stream_ref second) noexcept { return first.stream_ != second.get(); }
+    friend bool operator==(::cuda::stream_ref first, stream_view second) noexcept { return first.get() == second.stream_; }
+    friend bool operator!=(::cuda::stream_ref first, stream_view second) noexcept { return first.get() != second.stream_; }
+#endif
 
 private:
 #if ALLUVION_CCCL

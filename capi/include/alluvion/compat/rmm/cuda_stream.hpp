@@ -60,6 +60,12 @@ public:
     friend bool operator!=(cuda_stream const &first, cuda_stream_view second) noexcept { return !(first == second); }
     friend bool operator==(cuda_stream_view first, cuda_stream const &second) noexcept { return second == first; }
     friend bool operator!=(cuda_stream_view first, cuda_stream const &second) noexcept { return !(second == first); }
+#if ALLUVION_CCCL
+    friend bool operator==(cuda_stream const &first, ::cuda::stream_ref second) noexcept { return first.view() == second; }
+    friend bool operator!=(cuda_stream const &first, ::cuda::stream_ref second) noexcept { return !(first == second); }
+    friend bool operator==(::cuda::stream_ref first, cuda_stream const &second) noexcept { return second == first; }
+    friend bool operator!=(::cuda::stream_ref first, cuda_stream const &second) noexcept { return !(second == first); }
+#endif
 
 private:
     alv_stream *stream_ = nullptr;
