@@ -395,6 +395,36 @@ void current() {
     rmm::mr::cuda_memory_resource *const nobody = nullptr;
     EXPECT(test::throws<rmm::logic_error>([&] { static_cast<void>(rmm::to_device_async_resource_ref_checked(nobody)); }));
     EXPECT(rmm::to_device_async_resource_ref_checked(&counted) == rmm::device_async_resource_ref{counted});
+
+    {
+        // A layer over a reference to what is current takes its place, and the reference puts it back. It is of another type, and larger.
+        auto const reference = rmm::mr::get_current_device_resource_ref();
+        for (int round = 0; round < 2; ++round) {
+            static_cast<void>(rmm::mr::set_current_device_resource(rmm::mr::tracking_resource_adaptor{reference}));
+            EXPECT(says(rmm::detail::resource::current(), "Tracking"));
+            { rmm::device_buffer buffer(64, on_default); }
+            static_cast<void>(rmm::mr::set_current_device_resource(reference));
+            EXPECT(!says(rmm::detail::resource::current(), "Tracking"));
+            EXPECT(rmm::mr::get_current_device_resource_ref() == reference);
+            { rmm::device_buffer buffer(64, on_default); }
+        }
+        // Also over a handler, whose handle equals the one below it.
+        auto const no_help = [](std::size_t, void *) { return false; };
+        static_cast<void>(rmm::mr::set_current_device_resource(rmm::mr::failure_callback_resource_adaptor<>{reference, no_help, nullptr}));
+        auto const handled = rmm::mr::set_current_device_resource(reference);
+        EXPECT(rmm::mr::get_current_device_resource_ref() == reference);
+        static_cast<void>(handled);
+    }
+
+    // The first resource of a device stays what it is, whatever is current.
+    auto &&first = rmm::mr::detail::initial_resource();
+    EXPECT(rmm::device_async_resource_ref{first} == rmm::mr::get_current_device_resource_ref());
+    static_cast<void>(rmm::mr::set_current_device_resource(counted));
+    EXPECT(first == rmm::mr::detail::initial_resource());
+    EXPECT(rmm::mr::get_current_device_resource_ref() == rmm::device_async_resource_ref{counted});
+    static_cast<void>(rmm::mr::reset_current_device_resource());
+    rmm::cuda_set_device_raii const there(rmm::cuda_device_id{1});
+    EXPECT(first != rmm::mr::detail::initial_resource());
 }
 
 // What one thread sets, others allocate from, and the last one set is the one that is there.

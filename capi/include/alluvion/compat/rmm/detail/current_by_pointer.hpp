@@ -4,6 +4,7 @@
 
 #include "../cuda_device.hpp"
 #include "../resource_ref.hpp"
+#include "first_resource.hpp"
 #include "resource.hpp"
 
 #include <map>
@@ -69,21 +70,14 @@ struct ALLUVION_VISIBLE current_objects {
         return object;
     }
 
-    /// The resource that a device allocates from before anybody sets another one. The library has no question for it: where another one is set, that is
-    /// taken off for a moment, which a request by another thread may see.
+    /// The object of `first_resource`.
     by_pointer first_of(cuda_device_id device) {
         std::lock_guard<std::mutex> const held(lock);
         auto const found = first.find(device.value());
         if (found != first.end()) {
             return found->second;
         }
-        alv_resource *previous = nullptr;
-        check(alv_reset_current_resource(device.value(), &previous));
-        resource const now = resource::adopt(previous);
-        by_pointer const object = first.emplace(device.value(), object_for(resource::current(device.value()))).first->second;
-        check(alv_set_current_resource(device.value(), now.native_handle(), &previous));
-        alv_resource_release(previous);
-        return object;
+        return first.emplace(device.value(), object_for(first_resource(device))).first->second;
     }
 
     /// Has the devices that allocate from an object which goes now allocate from their first resource.
@@ -132,12 +126,6 @@ private:
             }
         }
         return kept.emplace_back(handle);
-    }
-
-    /// Whether two handles are of one stack. Those of a stack and of the same with a handler are equal, because each frees blocks of the
-    /// other, and say different things of themselves.
-    static bool is_same(resource const &first, resource const &second) {
-        return first.native_handle() == second.native_handle() || (first == second && first.describe() == second.describe());
     }
 };
 

@@ -3,6 +3,7 @@
 #define ALLUVION_COMPAT_RMM_MR_PER_DEVICE_RESOURCE_HPP
 
 #include "../cuda_device.hpp"
+#include "../detail/first_resource.hpp"
 #include "../resource_ref.hpp"
 
 #include <map>
@@ -29,58 +30,103 @@ struct current_of_device {
     resource handle;
 };
 
+/// What a device allocates from. A resource that is set stands beside the one that was there before the first was set, and not in its
+/// place: programs set a layer over a reference to that one, and put it back by the reference.
+struct resources_of_device {
+    current_of_device unset;
+    std::optional<current_of_device> set;
+};
+
 /// What `get_per_device_resource_ref` refers to. The library knows the current resources, C programs change them too, and this
 /// follows. Never destroyed: a reference may be used until the process ends.
 struct current_resources {
     std::mutex lock;
-    std::map<int, current_of_device> by_device;
+    std::map<int, resources_of_device> by_device;
+    /// Those of the devices that `first_of` was asked for.
+    std::map<int, any_resource> first;
 
     static current_resources &get() {
         static current_resources *const all = new current_resources;
         return *all;
     }
 
-    /// What `use` makes of the slot of a device, while nobody changes it.
+    /// What `use` makes of the resource of a device, while nobody changes it.
     template <class Use>
     auto of(cuda_device_id device, Use const &use) {
         // Destroyed after the lock is given back: a pool that goes may wait for work.
         std::optional<current_of_device> before;
         std::lock_guard<std::mutex> const held(lock);
-        resource now = resource::current(device.value());
-        auto const found = by_device.find(device.value());
-        if (found == by_device.end()) {
-            return use(by_device.emplace(device.value(), current_of_device{any_resource(now), now}).first->second.given);
+        resource const now = resource::current(device.value());
+        resources_of_device &known = those_of(device, now);
+        current_of_device &latest = known.set ? *known.set : known.unset;
+        if (::rmm::detail::is_same(latest.handle, now)) {
+            return use(latest.given);
         }
-        if (found->second.handle != now) {
-            before.emplace(std::exchange(found->second, current_of_device{any_resource(now), now}));
+        if (known.set && ::rmm::detail::is_same(known.unset.handle, now)) {
+            before = std::exchange(known.set, std::nullopt);
+            return use(known.unset.given);
         }
-        return use(found->second.given);
+        // In its place, which references name.
+        before = std::exchange(latest, with_handle(now));
+        return use(latest.given);
     }
 
     /// Has the library set another resource, remembers what was given for it, and answers what was given for the one before.
     template <class Set>
     any_resource exchange(cuda_device_id device, std::optional<current_of_device> next, Set const &set) {
+        // Two that may go.
         std::optional<current_of_device> before;
+        std::optional<current_of_device> unset;
         std::lock_guard<std::mutex> const held(lock);
         alv_resource *previous = nullptr;
         ::rmm::detail::check(set(&previous));
-        resource gone = resource::adopt(previous);
-        auto const found = by_device.find(device.value());
-        if (found == by_device.end()) {
-            if (next) {
-                by_device.emplace(device.value(), std::move(*next));
-            }
-            return any_resource(std::move(gone));
+        resource const gone = resource::adopt(previous);
+        resources_of_device &known = those_of(device, gone);
+        bool const is_known = ::rmm::detail::is_same(known.set ? known.set->handle : known.unset.handle, gone);
+        // The handle that `of` compares with, which need not be the one that was set.
+        resource const now = resource::current(device.value());
+        if (::rmm::detail::is_same(known.unset.handle, now)) {
+            next.reset();
+        } else if (next) {
+            next->handle = now;
+        } else {
+            unset = std::exchange(known.unset, with_handle(now));
         }
-        if (!next) {
-            resource const first = resource::current(device.value());
-            next = current_of_device{any_resource(first), first};
+        before = std::exchange(known.set, std::move(next));
+        if (!is_known) {
+            return any_resource(gone);
         }
-        // In its place, which references name.
-        before.emplace(std::exchange(found->second, std::move(*next)));
-        return before->handle == gone ? std::move(before->given) : any_resource(std::move(gone));
+        if (before || unset) {
+            return std::move((before ? before : unset)->given);
+        }
+        return known.unset.given;
+    }
+
+    /// What `first_resource` answers, in a place that references may name.
+    any_resource &first_of(cuda_device_id device) {
+        std::lock_guard<std::mutex> const held(lock);
+        auto const found = first.find(device.value());
+        return found != first.end() ? found->second
+                                    : first.emplace(device.value(), any_resource(::rmm::detail::first_resource(device))).first->second;
+    }
+
+private:
+    static current_of_device with_handle(resource const &handle) { return {any_resource(handle), handle}; }
+
+    /// Those of a device, which has been allocating from `found` if it is the first time.
+    resources_of_device &those_of(cuda_device_id device, resource const &found) {
+        auto const at = by_device.find(device.value());
+        return at != by_device.end() ? at->second : by_device.emplace(device.value(), resources_of_device{with_handle(found), {}}).first->second;
     }
 };
+
+/// The resource that the current device allocates from before anybody sets another one.
+inline any_resource &initial_resource() { return current_resources::get().first_of(get_current_cuda_device()); }
+
+#else
+
+/// The resource that the current device allocates from before anybody sets another one.
+inline any_resource initial_resource() { return ::rmm::detail::first_resource(get_current_cuda_device()); }
 
 #endif
 
