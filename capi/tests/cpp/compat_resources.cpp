@@ -123,6 +123,25 @@ void suballocators() {
     fixed.deallocate(on_default, block, 1000);
 }
 
+// A source without a state is below a layer of another device what it is there, as in RMM.
+void another_device() {
+    test::sim sim(2);
+    rmm::mr::cuda_memory_resource const cuda;
+    rmm::mr::managed_memory_resource const managed;
+    rmm::cuda_set_device_raii const there(rmm::cuda_device_id{1});
+#if ALLUVION_COMPAT_RMM_CCCL
+    rmm::mr::pool_memory_resource pool{cuda, mib};
+    rmm::mr::thread_safe_resource_adaptor locked{managed};
+    EXPECT(pool.device().value() == 1 && locked.device().value() == 1);
+    { rmm::device_buffer const buffer(1000, on_default, pool); }
+    { rmm::device_buffer const buffer(1000, on_default, locked); }
+#else
+    // The handle is all that is left of it there.
+    EXPECT((rmm::mr::pool_memory_resource{cuda, mib}.device().value() == 0));
+    EXPECT(rmm::mr::thread_safe_resource_adaptor{managed}.device().value() == 0);
+#endif
+}
+
 void bins() {
     test::sim sim;
     rmm::mr::statistics_resource_adaptor below{rmm::mr::cuda_memory_resource{}};
@@ -577,6 +596,7 @@ void own_resources() {
 int main() {
     sources();
     suballocators();
+    another_device();
     bins();
     statistics();
     layers();

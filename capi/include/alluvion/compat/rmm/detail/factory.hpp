@@ -64,11 +64,15 @@ using ::rmm::detail::resource;
 } // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END
 
-// Registers a class, so that layers over an erased copy of it stand on its handle.
+// Registers a class, so that layers over an erased copy of it stand on its handle; or, for a source without a state, on that of its device.
 #if ALLUVION_COMPAT_RMM_CCCL
 #define ALLUVION_COMPAT_RMM_RECOGNISE(Class) \
     namespace detail { \
     inline bool const Class##_is_recognised = ::rmm::detail::recognise_type<Class>(); \
+    }
+#define ALLUVION_COMPAT_RMM_RECOGNISE_SOURCE(Class) \
+    namespace detail { \
+    inline bool const Class##_is_recognised = ::rmm::detail::recognise_source<Class>(); \
     }
 // Memory that the host reaches, too.
 #define ALLUVION_COMPAT_RMM_HOST_ACCESSIBLE(Class) \
@@ -77,6 +81,7 @@ ALLUVION_COMPAT_RMM_END
     friend constexpr void get_property(Class const &, ::cuda::mr::host_accessible) noexcept {}
 #else
 #define ALLUVION_COMPAT_RMM_RECOGNISE(Class)
+#define ALLUVION_COMPAT_RMM_RECOGNISE_SOURCE(Class)
 #define ALLUVION_COMPAT_RMM_HOST_ACCESSIBLE(Class)
 #endif
 

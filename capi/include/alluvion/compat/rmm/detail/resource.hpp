@@ -35,13 +35,18 @@ using any_resource = by_pointer;
 /// What containers keep: any resource of CCCL's, also one that is not ours.
 using any_resource = ::cuda::mr::any_resource<::cuda::mr::device_accessible>;
 
-/// The recipe's handle in an erased resource, if one of these types is in it; else null.
-using recognise = alv_resource *(*)(any_resource const &);
+/// A type whose handle is found in an erased resource.
+struct recognised_type {
+    /// The handle, if the resource is of this type; else null.
+    alv_resource *(*find)(any_resource const &);
+    /// Another one on the current device, of a type that has no state but its device; else null.
+    resource (*another)();
+};
 
 /// The types that have registered themselves. It is never destroyed: resources are layered until a process ends.
 struct recognised_types {
     std::mutex lock;
-    std::vector<recognise> each;
+    std::vector<recognised_type> each;
 
     static recognised_types &get() {
         static recognised_types *const types = new recognised_types;
@@ -57,16 +62,23 @@ inline constexpr bool
 
 /// Lets the handle of a type be found in an erased resource. Where CCCL has no way to look, it is a resource like any other.
 template <class Resource>
-bool recognise_type() {
+bool recognise_type(resource (*another)() = nullptr) {
     if constexpr (can_be_taken_out<Resource>) {
         auto &types = recognised_types::get();
         std::lock_guard<std::mutex> const held(types.lock);
-        types.each.push_back([](any_resource const &erased) -> alv_resource * {
+        auto const find = [](any_resource const &erased) -> alv_resource * {
             auto const *found = ::cuda::__any_cast<Resource>(&erased);
             return found == nullptr ? nullptr : found->native_handle();
-        });
+        };
+        types.each.push_back(recognised_type{find, another});
     }
     return true;
+}
+
+/// The same for a source as RMM has it, without a state: a layer over it is one over such memory of the device that is current then.
+template <class Source>
+bool recognise_source() {
+    return recognise_type<Source>([]() -> resource { return Source(); });
 }
 
 inline bool const handles_are_recognised = recognise_type<resource>() && recognise_type<::alluvion::resource>();
@@ -108,20 +120,26 @@ private:
     Resource resource_;
 };
 
-/// The handle in a resource, which keeps it; null if that is not ours.
-inline alv_resource *recognised(any_resource const &resource) {
+/// The handle in a resource; an empty one if that is not ours.
+inline resource recognised(any_resource const &given) {
 #if ALLUVION_COMPAT_RMM_CCCL
     auto &types = recognised_types::get();
-    std::lock_guard<std::mutex> const held(types.lock);
-    for (recognise const find : types.each) {
-        if (alv_resource *found = find(resource)) {
-            return found;
+    resource (*another)() = nullptr;
+    resource found = resource::adopt(nullptr);
+    {
+        std::lock_guard<std::mutex> const held(types.lock);
+        for (recognised_type const &type : types.each) {
+            if (alv_resource *handle = type.find(given)) {
+                found = resource::retain(handle);
+                another = type.another;
+                break;
+            }
         }
     }
-    return nullptr;
+    return another != nullptr && found.device().value() != current_device() ? another() : found;
 #else
     // By pointer: null if the object is the program's.
-    return resource.native_handle();
+    return resource::retain(given.native_handle());
 #endif
 }
 
@@ -148,8 +166,8 @@ resource from_program(Source source, blocks use) {
 /// A handle for whatever a layer is put over.
 inline resource handle_of(any_resource const &upstream, [[maybe_unused]] blocks use = blocks::carved) {
 #if ALLUVION_COMPAT_RMM_CCCL || ALLUVION_COMPAT_RMM_BY_POINTER
-    if (alv_resource *ours = recognised(upstream)) {
-        return resource::retain(ours);
+    if (resource ours = recognised(upstream)) {
+        return ours;
     }
     return from_program(foreign<any_resource>(upstream), use);
 #else

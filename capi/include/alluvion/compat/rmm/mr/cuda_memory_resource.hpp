@@ -13,7 +13,7 @@ public:
     cuda_memory_resource() : ::rmm::detail::resource("cuda") {}
 };
 
-ALLUVION_COMPAT_RMM_RECOGNISE(cuda_memory_resource)
+ALLUVION_COMPAT_RMM_RECOGNISE_SOURCE(cuda_memory_resource)
 
 } // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END

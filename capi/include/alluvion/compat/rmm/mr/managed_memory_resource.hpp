@@ -15,7 +15,7 @@ public:
     ALLUVION_COMPAT_RMM_HOST_ACCESSIBLE(managed_memory_resource)
 };
 
-ALLUVION_COMPAT_RMM_RECOGNISE(managed_memory_resource)
+ALLUVION_COMPAT_RMM_RECOGNISE_SOURCE(managed_memory_resource)
 
 } // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END

@@ -15,7 +15,7 @@ public:
     ALLUVION_COMPAT_RMM_HOST_ACCESSIBLE(pinned_host_memory_resource)
 };
 
-ALLUVION_COMPAT_RMM_RECOGNISE(pinned_host_memory_resource)
+ALLUVION_COMPAT_RMM_RECOGNISE_SOURCE(pinned_host_memory_resource)
 
 } // namespace ALLUVION_COMPAT_RMM_MR
 ALLUVION_COMPAT_RMM_END

@@ -41,8 +41,8 @@ public:
 
 private:
     static ::rmm::detail::resource made(::rmm::detail::any_resource const &upstream) {
-        if (alv_resource *ours = ::rmm::detail::recognised(upstream)) {
-            return ::rmm::detail::resource::retain(ours);
+        if (::rmm::detail::resource ours = ::rmm::detail::recognised(upstream)) {
+            return ours;
         }
         return ::rmm::detail::from_program(detail::one_at_a_time(upstream), ::rmm::detail::blocks::handed_on);
     }
