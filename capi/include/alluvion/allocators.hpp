@@ -51,6 +51,11 @@ public:
 
     basic_polymorphic_allocator(typename Allocation::resource upstream) : resource_(std::move(upstream)) {}
 
+    /// Of what a reference refers to, where that is another type.
+    template <class Reference, std::enable_if_t<std::is_same_v<Reference, typename Allocation::reference> &&
+                                                    !std::is_same_v<Reference, typename Allocation::resource>, int> = 0>
+    basic_polymorphic_allocator(Reference const &upstream) : resource_(upstream) {}
+
     template <class Other>
     basic_polymorphic_allocator(basic_polymorphic_allocator<Other, Allocation> const &other) noexcept : resource_(other.kept()) {}
 

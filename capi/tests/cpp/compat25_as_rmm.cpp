@@ -5,6 +5,7 @@
 #include <rmm/detail/aligned.hpp>
 #include <rmm/detail/cuda_util.hpp>
 #include <rmm/detail/error.hpp>
+#include <rmm/detail/runtime_capabilities.hpp>
 #include <rmm/device_buffer.hpp>
 #include <rmm/mr/device/aligned_resource_adaptor.hpp>
 #include <rmm/mr/device/arena_memory_resource.hpp>
@@ -13,6 +14,7 @@
 #include <rmm/mr/device/failure_callback_resource_adaptor.hpp>
 #include <rmm/mr/device/limiting_resource_adaptor.hpp>
 #include <rmm/mr/device/logging_resource_adaptor.hpp>
+#include <rmm/mr/device/managed_memory_resource.hpp>
 #include <rmm/mr/device/per_device_resource.hpp>
 #include <rmm/mr/device/polymorphic_allocator.hpp>
 #include <rmm/mr/device/pool_memory_resource.hpp>
@@ -22,6 +24,7 @@
 #include <rmm/mr/host/new_delete_resource.hpp>
 #include <rmm/mr/host/pinned_memory_resource.hpp>
 #include <rmm/mr/pinned_host_memory_resource.hpp>
+#include <rmm/prefetch.hpp>
 
 #include "expect.hpp"
 
@@ -104,7 +107,7 @@ private:
 
 void macros() {
     auto const failed = [](auto const &thrown) {
-        return test::contains(thrown.what(), "RMM failure at ") && test::contains(thrown.what(), "compat25_as_rmm.cpp:") &&
+        return test::contains(thrown.what(), "RMM failure at: ") && test::contains(thrown.what(), "compat25_as_rmm.cpp:") &&
                test::contains(thrown.what(), ": it is odd");
     };
     int const number = 3;
@@ -117,16 +120,17 @@ void macros() {
 #if EXPECT_MACROS_OF_CUDA
     auto const says = [](char const *what) {
         return [what](auto const &thrown) {
-            return test::contains(thrown.what(), "CUDA error at ") && test::contains(thrown.what(), what);
+            return test::contains(thrown.what(), "CUDA error") && test::contains(thrown.what(), " at: ") &&
+                   test::contains(thrown.what(), what);
         };
     };
     RMM_CUDA_TRY(cudaSuccess);
     RMM_CUDA_TRY_ALLOC(cudaSuccess, 8);
     RMM_ASSERT_CUDA_SUCCESS(cudaSuccess);
     RMM_ASSERT_CUDA_SUCCESS_SAFE_SHUTDOWN(cudaErrorCudartUnloading);
-    EXPECT(test::throws<rmm::cuda_error>([] { RMM_CUDA_TRY(cudaErrorInvalidDevice); }, says(": a name and a text")));
-    EXPECT(test::throws<std::runtime_error>([] { RMM_CUDA_TRY(cudaErrorInvalidDevice, std::runtime_error); }, says("a name")));
-    EXPECT(test::throws<rmm::out_of_memory>([] { RMM_CUDA_TRY_ALLOC(cudaErrorMemoryAllocation, 8); }, says(" for 8 bytes")));
+    EXPECT(test::throws<rmm::cuda_error>([] { RMM_CUDA_TRY(cudaErrorInvalidDevice); }, says("CUDA error at: ")));
+    EXPECT(test::throws<std::runtime_error>([] { RMM_CUDA_TRY(cudaErrorInvalidDevice, std::runtime_error); }, says(": a name and a text")));
+    EXPECT(test::throws<rmm::out_of_memory>([] { RMM_CUDA_TRY_ALLOC(cudaErrorMemoryAllocation, 8); }, says("CUDA error (failed to allocate 8 bytes) at: ")));
     EXPECT(test::throws<rmm::out_of_memory>([] { RMM_CUDA_TRY_ALLOC(cudaErrorMemoryAllocation); }));
     auto const other = [](rmm::bad_alloc const &thrown) { return dynamic_cast<rmm::out_of_memory const *>(&thrown) == nullptr; };
     EXPECT(test::throws<rmm::bad_alloc>([] { RMM_CUDA_TRY_ALLOC(cudaErrorInvalidDevice); }, other));
@@ -195,6 +199,12 @@ void what_is_said() {
     }
     EXPECT(rmm::detail::runtime_async_alloc::is_supported() && rmm::detail::async_alloc::is_supported());
     EXPECT(!mr::detail::is_system_memory_supported(rmm::get_current_cuda_device()));
+    EXPECT(rmm::detail::runtime_async_managed_alloc::is_supported() && rmm::detail::concurrent_managed_access::is_supported());
+    {
+        mr::managed_memory_resource managed;
+        rmm::device_buffer const buffer(1000, on_default, &managed);
+        rmm::prefetch(buffer.data(), buffer.size(), rmm::get_current_cuda_device(), on_default);
+    }
     EXPECT(test::throws<rmm::logic_error>([&] { mr::arena_memory_resource small(&cuda, 256); }));
     mr::arena_memory_resource least(&cuda, mib);
 

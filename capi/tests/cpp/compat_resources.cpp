@@ -1,7 +1,9 @@
 // Are the resources of compat/rmm what RMM's are? Each class, the current resource, counters, handlers, and resources of the
 // program's own below and above them, on a simulated machine.
 #include <rmm/detail/aligned.hpp>
+#include <rmm/detail/cuda_stream.hpp>
 #include <rmm/detail/error.hpp>
+#include <rmm/detail/runtime_capabilities.hpp>
 #include <rmm/mr/aligned_resource_adaptor.hpp>
 #include <rmm/mr/arena_memory_resource.hpp>
 #include <rmm/mr/binning_memory_resource.hpp>
@@ -28,6 +30,7 @@
 #include <rmm/cuda_stream.hpp>
 #include <rmm/device_buffer.hpp>
 #include <rmm/device_uvector.hpp>
+#include <rmm/prefetch.hpp>
 
 #include "expect.hpp"
 
@@ -35,6 +38,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -115,12 +119,38 @@ void suballocators() {
     EXPECT(test::throws<rmm::out_of_memory>([&] { static_cast<void>(arena.allocate(on_default, 16 * mib)); }));
     arena.deallocate(on_default, block, mib);
     EXPECT(says(rmm::mr::arena_memory_resource{cuda}, "Arena("));
+    EXPECT(test::throws<rmm::logic_error>([&] { rmm::mr::arena_memory_resource{cuda, mib - 256}; }));
+    EXPECT(says(rmm::mr::arena_memory_resource{cuda, mib}, "Arena("));
 
     rmm::mr::fixed_size_memory_resource fixed{cuda, 1000, 4};
     EXPECT(fixed.get_block_size() == kib);
     block = fixed.allocate(on_default, 1000);
     EXPECT(test::throws<rmm::bad_alloc>([&] { static_cast<void>(fixed.allocate(on_default, 2000)); }));
     fixed.deallocate(on_default, block, 1000);
+}
+
+// What an arena writes when a request fails, if it was told to.
+void dumps() {
+    test::sim sim;
+    char folder[] = "/tmp/alluvion-arena-XXXXXX";
+    std::string const before = std::filesystem::current_path();
+    EXPECT(mkdtemp(folder) != nullptr);
+    std::filesystem::current_path(folder);
+    for (bool const dumps : {false, true}) {
+        rmm::mr::arena_memory_resource const arena{rmm::mr::cuda_memory_resource{}, mib, dumps};
+        EXPECT(test::throws<rmm::out_of_memory>([&] { static_cast<void>(arena.allocate(on_default, 8 * mib)); }));
+        EXPECT(test::throws<rmm::out_of_memory>([&] { static_cast<void>(arena.allocate_sync(8 * mib)); }));
+        std::ifstream file("rmm_arena_memory_dump.log");
+        std::string line;
+        int failures = 0, snapshots = 0;
+        while (std::getline(file, line)) {
+            failures += test::contains(line.c_str(), "out_of_memory") && test::contains(line.c_str(), "8 MiB");
+            snapshots += test::contains(line.c_str(), "\"alluvion-snapshot\"");
+        }
+        EXPECT(failures == 2 * dumps && snapshots == 2 * dumps);
+    }
+    std::filesystem::current_path(before);
+    std::filesystem::remove_all(folder);
 }
 
 // A source without a state is below a layer of another device what it is there, as in RMM.
@@ -249,6 +279,16 @@ void layers() {
     void *other = tracked.allocate(on_default, 200);
     EXPECT(tracked.get_allocated_bytes() == 300 && tracked.get_outstanding_allocations().size() == 2);
     EXPECT(tracked.get_outstanding_allocations().at(block).allocation_size == 100);
+    EXPECT(tracked.get_outstanding_allocations().at(block).strace == nullptr);
+    {
+        rmm::mr::tracking_resource_adaptor with_stacks{cuda, true};
+        rmm::device_buffer const buffer(100, on_default, with_stacks);
+        auto const blocks = with_stacks.get_outstanding_allocations();
+        std::ostringstream trace;
+        EXPECT(blocks.size() == 1 && blocks.begin()->second.strace != nullptr);
+        trace << *blocks.begin()->second.strace;
+        EXPECT(trace.str() == blocks.begin()->second.call_site);
+    }
     std::ostringstream address;
     address << other;
     EXPECT(test::contains(tracked.get_outstanding_allocations_str(), address.str().c_str()));
@@ -300,7 +340,7 @@ void macros() {
     int const number = 3;
     RMM_EXPECTS(number == 3, "never");
     EXPECT(test::throws<rmm::logic_error>([&] { RMM_EXPECTS(number % 2 == 0, "it is odd"); }, [](rmm::logic_error const &thrown) {
-        return test::contains(thrown.what(), "RMM failure at ") && test::contains(thrown.what(), ": it is odd");
+        return test::contains(thrown.what(), "RMM failure at: ") && test::contains(thrown.what(), ": it is odd");
     }));
     EXPECT(test::throws<rmm::out_of_range>([] { RMM_FAIL("it is odd", rmm::out_of_range); }));
     void *const block = rmm::detail::aligned_host_allocate(100, 4096, [](std::size_t bytes) { return ::operator new(bytes); });
@@ -446,6 +486,34 @@ void current() {
     EXPECT(first != rmm::mr::detail::initial_resource());
 }
 
+// What programs ask before they choose a resource, and where managed memory goes before it is used.
+void capabilities() {
+    test::sim sim(2);
+    EXPECT(rmm::detail::runtime_async_alloc::is_supported() && rmm::detail::runtime_async_managed_alloc::is_supported());
+    EXPECT(rmm::detail::concurrent_managed_access::is_supported());
+    EXPECT(rmm::detail::export_handle_type::is_supported(rmm::mr::cuda_async_memory_resource::allocation_handle_type::none));
+    EXPECT(!rmm::detail::export_handle_type::is_supported(rmm::mr::cuda_async_memory_resource::allocation_handle_type::fabric));
+    EXPECT(!rmm::mr::detail::is_system_memory_supported(rmm::get_current_cuda_device()));
+    EXPECT(rmm::detail::is_default_stream(on_default) && !rmm::detail::is_default_stream(rmm::cuda_stream{}));
+
+    rmm::cuda_stream const stream;
+    rmm::mr::managed_memory_resource managed;
+    rmm::device_uvector<int> vector(1000, stream, managed);
+    rmm::prefetch(vector.data(), 4000, rmm::get_current_cuda_device(), stream);
+    rmm::prefetch(vector.data(), 400, rmm::cuda_device_id{1}, on_default);
+    rmm::prefetch(vector.data(), 400, rmm::cuda_device_id{-1}, stream);
+    rmm::prefetch(nullptr, 0, rmm::cuda_device_id{0}, stream);
+#if ALLUVION_COMPAT_RMM_CCCL
+    rmm::prefetch<int>(vector, rmm::get_current_cuda_device(), stream);
+    rmm::prefetch<int>({vector.data(), 10}, rmm::get_current_cuda_device(), stream);
+#endif
+    EXPECT(test::throws<rmm::cuda_error>([&] { rmm::prefetch(vector.data(), 400, rmm::cuda_device_id{2}, stream); }));
+    stream.synchronize();
+    // Memory of a device stays where it is.
+    rmm::device_buffer const plain(1000, stream, rmm::mr::cuda_memory_resource{});
+    rmm::prefetch(plain.data(), plain.size(), rmm::get_current_cuda_device(), stream);
+}
+
 // What one thread sets, others allocate from, and the last one set is the one that is there.
 void current_by_threads() {
     test::sim sim;
@@ -492,6 +560,9 @@ void allocators() {
     EXPECT(rebound == allocator && rebound.get_upstream_resource() == rmm::device_async_resource_ref{counted});
     EXPECT(rmm::mr::polymorphic_allocator<int>{} != allocator);
     allocator.deallocate(block, 100, on_default);
+    rmm::device_async_resource_ref const reference{counted};
+    rmm::mr::polymorphic_allocator<int> const of_reference = reference;
+    EXPECT(of_reference == allocator);
 
     auto on_stream = rmm::mr::stream_allocator_adaptor(allocator, on_default);
     static_assert(std::is_same_v<decltype(on_stream), rmm::mr::stream_allocator_adaptor<rmm::mr::polymorphic_allocator<int>>>);
@@ -596,6 +667,7 @@ void own_resources() {
 int main() {
     sources();
     suballocators();
+    dumps();
     another_device();
     bins();
     statistics();
@@ -605,6 +677,7 @@ int main() {
     handlers();
     callbacks();
     current();
+    capabilities();
     current_by_threads();
     allocators();
 #if ALLUVION_COMPAT_RMM_CCCL

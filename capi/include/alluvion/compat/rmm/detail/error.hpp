@@ -17,8 +17,8 @@ namespace detail {
 
 /// Throws what a check of the program's is about.
 template <class Thrown>
-[[noreturn]] void raise(char const *what, char const *file, int line, std::string const &reason) {
-    throw Thrown(std::string(what) + " at " + file + ':' + std::to_string(line) + ": " + reason);
+[[noreturn]] void raise(std::string const &what, char const *file, int line, std::string const &reason) {
+    throw Thrown(what + " at: " + file + ':' + std::to_string(line) + ": " + reason);
 }
 
 } // namespace detail
@@ -61,18 +61,18 @@ ALLUVION_COMPAT_RMM_END
     ALLUVION_RMM_SECOND_OR(__VA_ARGS__, ALLUVION_RMM_CUDA_TRY_ALLOC_OF, ALLUVION_RMM_CUDA_TRY_ALLOC, unused)(__VA_ARGS__)
 #define ALLUVION_RMM_CUDA_TRY_ALLOC(call) ALLUVION_RMM_CUDA_TRY_ALLOC_SAYING(call, std::string())
 #define ALLUVION_RMM_CUDA_TRY_ALLOC_OF(call, bytes) \
-    ALLUVION_RMM_CUDA_TRY_ALLOC_SAYING(call, " for " + std::to_string(bytes) + " bytes")
+    ALLUVION_RMM_CUDA_TRY_ALLOC_SAYING(call, " (failed to allocate " + std::to_string(bytes) + " bytes)")
 #define ALLUVION_RMM_CUDA_TRY_ALLOC_SAYING(call, bytes) \
     do { \
         cudaError_t const alluvion_said = (call); \
         if (alluvion_said != cudaSuccess) { \
             static_cast<void>(cudaGetLastError()); \
             std::string const alluvion_reason = \
-                std::string(cudaGetErrorName(alluvion_said)) + ' ' + cudaGetErrorString(alluvion_said) + (bytes); \
+                std::string(cudaGetErrorName(alluvion_said)) + ' ' + cudaGetErrorString(alluvion_said); \
             if (alluvion_said == cudaErrorMemoryAllocation) { \
-                ::rmm::detail::raise<::rmm::out_of_memory>("CUDA error", __FILE__, __LINE__, alluvion_reason); \
+                ::rmm::detail::raise<::rmm::out_of_memory>("CUDA error" + (bytes), __FILE__, __LINE__, alluvion_reason); \
             } \
-            ::rmm::detail::raise<::rmm::bad_alloc>("CUDA error", __FILE__, __LINE__, alluvion_reason); \
+            ::rmm::detail::raise<::rmm::bad_alloc>("CUDA error" + (bytes), __FILE__, __LINE__, alluvion_reason); \
         } \
     } while (0)
 

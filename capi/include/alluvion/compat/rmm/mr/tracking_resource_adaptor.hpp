@@ -7,11 +7,27 @@
 #include <cstddef>
 #include <iostream>
 #include <map>
+#include <memory>
+#include <ostream>
 #include <sstream>
 #include <string>
 #include <utility>
 
 ALLUVION_COMPAT_RMM_BEGIN
+namespace detail {
+
+/// Where a block was asked for, as text.
+class stack_trace {
+public:
+    explicit stack_trace(std::string line) : line_(std::move(line)) {}
+
+    friend std::ostream &operator<<(std::ostream &out, stack_trace const &trace) { return out << trace.line_; }
+
+private:
+    std::string line_;
+};
+
+} // namespace detail
 namespace ALLUVION_COMPAT_RMM_MR {
 
 /// Records every block that is out, and refuses to free a block that is not.
@@ -19,6 +35,8 @@ class tracking_resource_adaptor : public ::rmm::detail::adaptor {
 public:
     /// What is known of a block.
     struct allocation_info {
+        /// Where the program asked for it; null if call stacks are not captured.
+        std::shared_ptr<::rmm::detail::stack_trace const> strace;
         /// The bytes that were asked for.
         std::size_t allocation_size;
         /// The line of the program that asked; empty if call stacks are not captured.
@@ -32,7 +50,9 @@ public:
     [[nodiscard]] std::map<void *, allocation_info> get_outstanding_allocations() const {
         std::map<void *, allocation_info> blocks;
         outstanding([&blocks](alv_block const &block) {
-            blocks.emplace(block.address, allocation_info{block.bytes, block.call_site});
+            std::string const line = block.call_site;
+            auto trace = line.empty() ? nullptr : std::make_shared<::rmm::detail::stack_trace const>(line);
+            blocks.emplace(block.address, allocation_info{std::move(trace), block.bytes, line});
         });
         return blocks;
     }

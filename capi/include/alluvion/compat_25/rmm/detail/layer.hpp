@@ -77,17 +77,6 @@ private:
     [[nodiscard]] bool do_is_equal(mr::device_memory_resource const &other) const noexcept final { return this == &other; }
 };
 
-/// Whether a device has the memory of a recipe.
-inline bool is_had(char const *recipe, cuda_device_id device) {
-    alv_resource *made = nullptr;
-    alv_status const status = alv_resource_from_recipe(recipe, device.value(), &made);
-    alv_resource_release(made);
-    if (status != ALV_UNSUPPORTED) {
-        check(status);
-    }
-    return status == ALV_OK;
-}
-
 /// A size that a program gave, or half of the free memory of the current device.
 inline std::size_t half_of_free(std::optional<std::size_t> size) { return size ? *size : percent_of_free_device_memory(50); }
 

@@ -13,23 +13,14 @@
 ALLUVION_COMPAT_RMM_BEGIN
 namespace mr {
 
-/// Takes a fixed amount of its upstream when it is made: half of what is free, or `arena_size` bytes.
+/// Takes a fixed amount of its upstream when it is made: half of what is free, or `arena_size` bytes. Less than 1 MiB is a `logic_error`, as in RMM.
 template <class Upstream>
 class arena_memory_resource final : public ::rmm::detail::suballocator<Upstream, handles::arena_memory_resource> {
     using base = ::rmm::detail::suballocator<Upstream, handles::arena_memory_resource>;
 
 public:
-    /// Less than 1 MiB is a `logic_error`, as in RMM.
-    explicit arena_memory_resource(Upstream *upstream, std::optional<std::size_t> arena_size = std::nullopt, bool dump_log_on_failure = false) : base(upstream, enough(arena_size), dump_log_on_failure) {}
-    explicit arena_memory_resource(device_async_resource_ref upstream, std::optional<std::size_t> arena_size = std::nullopt, bool dump_log_on_failure = false) : base(std::move(upstream), enough(arena_size), dump_log_on_failure) {}
-
-private:
-    static std::optional<std::size_t> enough(std::optional<std::size_t> arena_size) {
-        if (arena_size && *arena_size < std::size_t{1} << 20) {
-            throw logic_error("an arena has 1 MiB at least");
-        }
-        return arena_size;
-    }
+    explicit arena_memory_resource(Upstream *upstream, std::optional<std::size_t> arena_size = std::nullopt, bool dump_log_on_failure = false) : base(upstream, arena_size, dump_log_on_failure) {}
+    explicit arena_memory_resource(device_async_resource_ref upstream, std::optional<std::size_t> arena_size = std::nullopt, bool dump_log_on_failure = false) : base(std::move(upstream), arena_size, dump_log_on_failure) {}
 };
 
 template <class Upstream, class... Rest>

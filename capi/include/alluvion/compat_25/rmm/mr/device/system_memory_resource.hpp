@@ -10,10 +10,7 @@ ALLUVION_COMPAT_RMM_BEGIN
 namespace mr {
 namespace detail {
 
-/// Whether a device reaches ordinary memory of the host.
-inline bool is_system_memory_supported(cuda_device_id device) {
-    return ::rmm::detail::is_had("system", device);
-}
+using handles::detail::is_system_memory_supported;
 
 } // namespace detail
 
