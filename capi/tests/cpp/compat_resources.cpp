@@ -153,13 +153,23 @@ void dumps() {
     std::filesystem::remove_all(folder);
 }
 
-// A source without a state is below a layer of another device what it is there, as in RMM.
+// A source without a state is below a layer of another device, and as its current resource, what it is there, as in RMM.
 void another_device() {
     test::sim sim(2);
     rmm::mr::cuda_memory_resource const cuda;
     rmm::mr::managed_memory_resource const managed;
+#if ALLUVION_COMPAT_RMM_CCCL
+    rmm::mr::cuda_async_memory_resource const pooled;
+    EXPECT(test::throws<rmm::cuda_error>([&] { static_cast<void>(rmm::mr::set_per_device_resource(rmm::cuda_device_id{1}, pooled)); }));
+    auto const before = rmm::mr::set_per_device_resource(rmm::cuda_device_id{1}, cuda);
+    EXPECT(rmm::get_current_cuda_device().value() == 0 && rmm::detail::resource::current(alluvion::device_id(1)).device().value() == 1);
+#endif
     rmm::cuda_set_device_raii const there(rmm::cuda_device_id{1});
 #if ALLUVION_COMPAT_RMM_CCCL
+    rmm::mr::cuda_memory_resource mine;
+    EXPECT(rmm::mr::get_current_device_resource_ref() == rmm::device_async_resource_ref{mine});
+    { rmm::device_buffer const buffer(1000, on_default); }
+    static_cast<void>(rmm::mr::set_current_device_resource(before));
     rmm::mr::pool_memory_resource pool{cuda, mib};
     rmm::mr::thread_safe_resource_adaptor locked{managed};
     EXPECT(pool.device().value() == 1 && locked.device().value() == 1);

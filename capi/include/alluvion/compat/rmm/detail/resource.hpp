@@ -39,8 +39,8 @@ using any_resource = ::cuda::mr::any_resource<::cuda::mr::device_accessible>;
 struct recognised_type {
     /// The handle, if the resource is of this type; else null.
     alv_resource *(*find)(any_resource const &);
-    /// Another one on the current device, of a type that has no state but its device; else null.
-    resource (*another)();
+    /// Makes another one on the current device, of a type that has no state but its device; else null.
+    any_resource (*another)();
 };
 
 /// The types that have registered themselves. It is never destroyed: resources are layered until a process ends.
@@ -62,7 +62,7 @@ inline constexpr bool
 
 /// Lets the handle of a type be found in an erased resource. Where CCCL has no way to look, it is a resource like any other.
 template <class Resource>
-bool recognise_type(resource (*another)() = nullptr) {
+bool recognise_type(any_resource (*another)() = nullptr) {
     if constexpr (can_be_taken_out<Resource>) {
         auto &types = recognised_types::get();
         std::lock_guard<std::mutex> const held(types.lock);
@@ -75,10 +75,10 @@ bool recognise_type(resource (*another)() = nullptr) {
     return true;
 }
 
-/// The same for a source as RMM has it, without a state: a layer over it is one over such memory of the device that is current then.
+/// The same for a source as RMM has it, without a state.
 template <class Source>
 bool recognise_source() {
-    return recognise_type<Source>([]() -> resource { return Source(); });
+    return recognise_type<Source>([] { return any_resource(Source()); });
 }
 
 inline bool const handles_are_recognised = recognise_type<resource>() && recognise_type<::alluvion::resource>();
@@ -120,23 +120,37 @@ private:
     Resource resource_;
 };
 
-/// The handle in a resource; an empty one if that is not ours.
-inline resource recognised(any_resource const &given) {
 #if ALLUVION_COMPAT_RMM_CCCL
+
+/// The handle in a resource, which keeps it, and how another one is made; nulls if it is not ours.
+inline std::pair<alv_resource *, any_resource (*)()> looked_up(any_resource const &given) {
     auto &types = recognised_types::get();
-    resource (*another)() = nullptr;
-    resource found = resource::adopt(nullptr);
-    {
-        std::lock_guard<std::mutex> const held(types.lock);
-        for (recognised_type const &type : types.each) {
-            if (alv_resource *handle = type.find(given)) {
-                found = resource::retain(handle);
-                another = type.another;
-                break;
-            }
+    std::lock_guard<std::mutex> const held(types.lock);
+    for (recognised_type const &type : types.each) {
+        if (alv_resource *found = type.find(given)) {
+            return {found, type.another};
         }
     }
-    return another != nullptr && found.device().value() != current_device() ? another() : found;
+    return {nullptr, nullptr};
+}
+
+/// What a resource is on a device: a source without a state is one of that device, and another resource is what it was.
+inline any_resource on_device(any_resource given, cuda_device_id device) {
+    auto const found = looked_up(given);
+    int32_t number = device.value();
+    if (found.second == nullptr || alv_resource_device(found.first, &number) != ALV_OK || number == device.value()) {
+        return given;
+    }
+    cuda_set_device_raii const there(device);
+    return found.second();
+}
+
+#endif
+
+/// The handle in a resource, on the current device; an empty one if that is not ours.
+inline resource recognised(any_resource const &given) {
+#if ALLUVION_COMPAT_RMM_CCCL
+    return resource::retain(looked_up(on_device(given, get_current_cuda_device())).first);
 #else
     // By pointer: null if the object is the program's.
     return resource::retain(given.native_handle());

@@ -146,6 +146,10 @@ inline device_async_resource_ref get_per_device_resource_ref(cuda_device_id devi
 /// Makes a device allocate from another resource, and answers the one before. C programs, and every header of this library,
 /// see it too.
 inline detail::any_resource set_per_device_resource(cuda_device_id device, detail::any_resource other) {
+#if ALLUVION_COMPAT_RMM_CCCL
+    other = ::rmm::detail::on_device(std::move(other), device);
+    cuda_set_device_raii const there(device);
+#endif
     detail::resource handle = ::rmm::detail::handle_of(other);
     auto const set = [device, to = handle.native_handle()](alv_resource **previous) {
         return alv_set_current_resource(device.value(), to, previous);
