@@ -21,6 +21,10 @@
 
 #include "expect.hpp"
 
+#include <csignal>
+#include <cstdio>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <utility>
 
 namespace {
@@ -105,6 +109,31 @@ void streams() {
 }
 
 // The resource and the alignment that a container was made with, wherever it goes, and as it was asked for before.
+// A stream that cannot be waited for, as none can in a forked child, ends a process that has asserts.
+void asserts() {
+    test::sim sim;
+    rmm::cuda_stream const stream;
+    rmm::cuda_stream_view const view = stream.view();
+    stream.synchronize_no_throw();
+    view.synchronize_no_throw();
+    for (bool const by_view : {false, true}) {
+        pid_t const child = fork();
+        if (child == 0) {
+            // What it writes is expected.
+            static_cast<void>(std::freopen("/dev/null", "w", stderr));
+            by_view ? view.synchronize_no_throw() : stream.synchronize_no_throw();
+            _exit(0);
+        }
+        int status = 0;
+        EXPECT(waitpid(child, &status, 0) == child);
+#ifdef NDEBUG
+        EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+#else
+        EXPECT(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+#endif
+    }
+}
+
 void moved_containers() {
     test::sim sim;
     rmm::cuda_stream stream;
@@ -156,6 +185,7 @@ void moved_containers() {
 int main() {
     resources();
     streams();
+    asserts();
     moved_containers();
     return test::failures == 0 ? 0 : 1;
 }

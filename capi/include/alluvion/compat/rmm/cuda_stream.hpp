@@ -4,6 +4,7 @@
 
 #include "cuda_stream_view.hpp"
 
+#include <cassert>
 #include <utility>
 
 ALLUVION_COMPAT_RMM_BEGIN
@@ -49,9 +50,12 @@ public:
         detail::ensure_context();
         detail::check(alv_stream_synchronize(stream_));
     }
+    /// Waits. A failure ends the process where asserts are on, as in RMM, and else nothing is said of it.
     void synchronize_no_throw() const noexcept {
         detail::ensure_context();
-        static_cast<void>(alv_stream_synchronize(stream_));
+        alv_status const status = alv_stream_synchronize(stream_);
+        assert(status == ALV_OK);
+        static_cast<void>(status);
     }
 
     friend bool operator==(cuda_stream const &first, cuda_stream const &second) noexcept { return first.view() == second.view(); }

@@ -4,6 +4,7 @@
 
 #include "detail/errors.hpp"
 
+#include <cassert>
 #include <ostream>
 #include <type_traits>
 
@@ -29,10 +30,12 @@ public:
     }
     void sync() const { synchronize(); }
 
-    /// Waits, and says nothing of a failure.
+    /// Waits. A failure ends the process where asserts are on, as in RMM, and else nothing is said of it.
     void synchronize_no_throw() const noexcept {
         detail::ensure_context();
-        static_cast<void>(::alluvion::stream_view::synchronize_no_throw());
+        bool const is_done = ::alluvion::stream_view::synchronize_no_throw();
+        assert(is_done);
+        static_cast<void>(is_done);
     }
 };
 
