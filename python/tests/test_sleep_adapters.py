@@ -192,9 +192,10 @@ def test_the_module_takes_the_place_of_the_package(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch_memory_saver")
 
 
-def test_the_folder_of_stand_ins_has_the_module():
-    folder = subprocess.run([sys.executable, "-m", "alluvion.rmm", "--path"], capture_output=True, text=True, check=True).stdout.strip()
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, os.environ["PYTHONPATH"]])}
+def test_a_folder_on_the_path_has_the_module():
+    folder = subprocess.run([sys.executable, "-m", "alluvion.torch_memory_saver", "--path"], capture_output=True, text=True, check=True).stdout.strip()
+    assert os.listdir(folder) == ["torch_memory_saver"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, os.environ["PYTHONPATH"]]), "PYTHONDONTWRITEBYTECODE": "1"}
     program = "import torch_memory_saver as t; print(t.__name__, t.torch_memory_saver.enabled)"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=60)
     assert (ended.returncode, ended.stdout) == (0, "alluvion.torch_memory_saver True\n"), ended.stderr

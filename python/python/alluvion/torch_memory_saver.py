@@ -5,7 +5,7 @@ One line before they are imported, or one variable of the environment, puts it i
 >>> import alluvion.torch_memory_saver  # doctest: +SKIP
 >>> alluvion.torch_memory_saver.install()  # doctest: +SKIP
 
-    PYTHONPATH=$(python -m alluvion.rmm --path) python -m sglang.launch_server --enable-memory-saver …
+    PYTHONPATH=$(python -m alluvion.torch_memory_saver --path) python -m sglang.launch_server --enable-memory-saver …
 
 Nothing is preloaded into the process, and expandable segments may be on. Tensors of a region come from the stack of `alluvion.torch`, which
 is installed at the first region: that of `ALLUVION_RESOURCE`, or `pool(checked=true) | mapped`. What is kept goes to pinned memory.
@@ -13,10 +13,12 @@ is installed at the first region: that of `ALLUVION_RESOURCE`, or `pool(checked=
 
 from __future__ import annotations
 
+import argparse
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, ContextManager
 
 from alluvion._tag import untagged
@@ -105,4 +107,16 @@ def install() -> None:
     sys.modules["torch_memory_saver"] = here
 
 
-__all__ = ["TorchMemorySaver", "configure_subprocess", "install", "torch_memory_saver"]
+def main() -> int:
+    """The command `python -m alluvion.torch_memory_saver --path`: the folder for PYTHONPATH which has this as `torch_memory_saver`."""
+    parser = argparse.ArgumentParser(prog="python -m alluvion.torch_memory_saver", description="Where torch_memory_saver is found as ours.")
+    parser.add_argument("--path", action="store_true", required=True, help="print the folder for PYTHONPATH")
+    parser.parse_args()
+    print(Path(__file__).absolute().parent / "_path_of_saver")
+    return 0
+
+
+__all__ = ["TorchMemorySaver", "configure_subprocess", "install", "main", "torch_memory_saver"]
+
+if __name__ == "__main__":
+    sys.exit(main())
