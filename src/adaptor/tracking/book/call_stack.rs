@@ -296,11 +296,19 @@ fn crate_of(function: &str) -> Option<&str> {
     first.chars().all(|letter| letter.is_alphanumeric() || letter == '_').then_some(first)
 }
 
+/// Where this crate's sources are, as debug information says it. A build that maps paths to others (`--remap-path-prefix`) says to which,
+/// and then has no path of its machine in it.
+#[cfg(feature = "backtrace")]
+const SOURCES: &str = match option_env!("ALLUVION_MAPPED_SOURCES") {
+    Some(mapped) => mapped,
+    None => concat!(env!("CARGO_MANIFEST_DIR"), "/src"),
+};
+
 /// Whether a file is a source of such a crate.
 #[cfg(feature = "backtrace")]
 fn is_file_below(file: &Path) -> bool {
     let parts: Vec<_> = file.iter().filter_map(|part| part.to_str()).collect();
-    file.starts_with(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))
+    file.starts_with(SOURCES)
         // The standard library: `/rustc/HASH/library/core/src/..`, or `.../rust/library/core/src/..` where its sources are there.
         || parts.windows(3).any(|part| part[0] == "library" && ["core", "alloc", "std"].contains(&part[1]) && part[2] == "src")
         || parts.windows(2).any(|part| part[0].starts_with("backtrace-") && part[1] == "src")
@@ -356,9 +364,9 @@ mod tests {
 
     #[test]
     fn what_lies_below_a_program_is_known_by_its_file() {
-        let own = concat!(env!("CARGO_MANIFEST_DIR"), "/src/adaptor/tracking.rs");
+        let own = format!("{SOURCES}/adaptor/tracking.rs");
         for below in [
-            own,
+            own.as_str(),
             "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/core/src/ops/function.rs",
             "/home/a/.rustup/toolchains/stable/lib/rustlib/src/rust/library/std/src/thread/mod.rs",
             "/home/a/.cargo/registry/src/index/backtrace-0.3.76/src/backtrace/mod.rs",
