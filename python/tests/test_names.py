@@ -90,6 +90,45 @@ def test_everything_that_is_called_has_a_signature(value):
     assert inspect.signature(value) is not None
 
 
+def everything_that_is_called():
+    """Functions, classes and methods of every public module, each once, by the name that a user writes."""
+    found = {}
+    for name in modules():
+        module = importlib.import_module(name)
+        for public in names_of(module):
+            value = getattr(module, public)
+            if not callable(value) or not getattr(value, "__module__", "").startswith("alluvion"):
+                continue
+            # Those of the interpreter itself have none, and are raised rather than called.
+            if inspect.isclass(value) and issubclass(value, BaseException):
+                continue
+            found[f"{name}.{public}"] = value
+            if inspect.isclass(value):
+                # What object has, as `__init__` of a class that has none, is not ours to describe.
+                for method in (method for method in vars(value) if not method.startswith("_")):
+                    found[f"{name}.{public}.{method}"] = getattr(value, method)
+    return {name: value for name, value in found.items() if callable(value)}
+
+
+def test_no_signature_is_hidden():
+    without = []
+    for name, value in everything_that_is_called().items():
+        try:
+            inspect.signature(value)
+        except ValueError as refused:
+            without.append(f"{name}: {refused}")
+    assert not without
+    assert len(everything_that_is_called()) > 500
+
+
+def test_the_readme_reads_right_outside_of_a_clone():
+    import re
+    from pathlib import Path
+
+    links = re.findall(r"\]\(([^)]*)\)", (Path(__file__).parents[1] / "README.md").read_text())
+    assert links and not [link for link in links if not re.match(r"#|https://", link)]
+
+
 def test_a_stream_may_be_left_out():
     parameters = inspect.signature(alluvion.DeviceBuffer.to_device).parameters
     assert list(parameters) == ["b", "stream"] and parameters["stream"].default is not inspect.Parameter.empty

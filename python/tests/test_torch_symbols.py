@@ -330,3 +330,18 @@ def test_a_caller_in_cpp_catches_bad_alloc(tmp_path):
     if "undefined symbol" in ended.stderr:
         pytest.skip("the interpreter is not linked in")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "unwound\nbad_alloc\n", "")
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++")
+def test_cpp_in_a_process_of_python_catches_bad_alloc(tmp_path):
+    source = Path(__file__).parent / "native" / "throws.cpp"
+    library = tmp_path / "throws.so"
+    subprocess.run(["g++", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    program = f"""
+import ctypes, alluvion
+from alluvion import _alluvion
+look = ctypes.CDLL({str(library)!r}).look
+assert look(_alluvion.__file__.encode(), b"{1 << 50}") == 0
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "unwound\nbad_alloc\n", "")

@@ -8,8 +8,9 @@ struct Watched {
     ~Watched() { std::puts("unwound"); }
 };
 
-int main(int, char **arguments) {
-    void *library = dlopen(arguments[1], RTLD_NOW | RTLD_LOCAL);
+// Also for a process of Python, which has the interpreter that the module names.
+extern "C" int look(const char *module, const char *bytes) {
+    void *library = dlopen(module, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         std::fprintf(stderr, "%s\n", dlerror());
         return 2;
@@ -19,9 +20,15 @@ int main(int, char **arguments) {
     try {
         Watched watched;
         // Without a driver each request fails.
-        void *block = allocate(std::strtoull(arguments[2], nullptr, 10), 0, nullptr);
+        void *block = allocate(std::strtoull(bytes, nullptr, 10), 0, nullptr);
         std::printf("block %p\n", block);
     } catch (const std::bad_alloc &) {
         std::puts("bad_alloc");
     }
+    std::fflush(stdout);
+    return 0;
+}
+
+int main(int, char **arguments) {
+    return look(arguments[1], arguments[2]);
 }
