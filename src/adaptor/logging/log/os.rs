@@ -28,8 +28,9 @@ pub(super) fn thread_number() -> u64 {
 #[cold]
 fn ask_thread_number() -> u64 {
     #[cfg(target_os = "linux")]
+    // By its number: glibc has had a name for it since 2.30, and the library is linked for older ones, too.
     // SAFETY: `gettid` takes nothing, writes nothing and cannot fail.
-    let number = u64::from(unsafe { libc::gettid() }.unsigned_abs());
+    let number = u64::try_from(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap_or(0);
     // A number of the crate's own is as good within one log.
     #[cfg(not(target_os = "linux"))]
     let number = crate::stream::ThreadToken::current().number() as u64;
