@@ -460,7 +460,7 @@ private:
 
     void *take(device &here, alv_door_handle *stack, DeviceIndex index, std::size_t requested, cudaStream_t stream) {
         auto context = recording_.gather(RecordContext::STATE);
-        std::size_t const bytes = (requested + alignment - 1) / alignment * alignment;
+        std::size_t const bytes = (requested + granularity - 1) / granularity * granularity;
         if (here.waiting.any()) collect(here, stack, how::look);
         void *address = nullptr;
         int32_t status = ALV_DOOR_OUT_OF_MEMORY;

@@ -81,7 +81,7 @@ public:
     }
 
 private:
-    // Blocks begin at multiples of 512, so the bits below say nothing.
+    // No block has less than 512 bytes, so the bits below tell no two apart.
     struct by_address {
         std::size_t operator()(void *address) const noexcept {
             auto const number = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(address)) >> 9;

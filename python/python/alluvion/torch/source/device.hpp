@@ -27,8 +27,11 @@ namespace alluvion_torch {
 
 using pool_id = c10::cuda::MempoolId_t;
 
-// What PyTorch aligns its blocks to, and rounds them up to.
-inline constexpr std::size_t alignment = 512;
+// What PyTorch rounds its blocks up to.
+inline constexpr std::size_t granularity = 512;
+
+// The alignment of a stack's blocks, which is 256: a request for more takes the slow way.
+inline constexpr std::size_t alignment = 0;
 
 // A pool that requests go to while its filter accepts their stream: of a capture, or of `torch.cuda.use_mem_pool`.
 struct open_pool {
