@@ -283,6 +283,16 @@ char const *host_limits() {
         auto const text = refused(std::size_t{1} << 45);
         REQUIRE(text.find("Tried to allocate 32768.00 GiB") != text.npos && text.find("Pool of gpu 0 refused") != text.npos);
         REQUIRE(refused(std::size_t{1} << 61).find("1EB") != text.npos);
+        // Whoever is told of it may ask for the stacks to go, and hears why they cannot.
+        std::string heard;
+        get()->attachOutOfMemoryObserver([&heard](int64_t, std::size_t, std::size_t, std::size_t) {
+            try {
+                (void)uninstall();
+            } catch (c10::Error const &error) {
+                heard = error.what();
+            }
+        });
+        REQUIRE(!refused(std::size_t{1} << 45).empty() && heard.find("cannot take the stacks away") != heard.npos);
         get()->setMemoryFraction(0.01, 0);
         REQUIRE(refused(32 << 20).find("set_per_process_memory_fraction") != text.npos);
         get()->setMemoryFraction(1.0, 0);

@@ -108,6 +108,7 @@ public:
 
     // Takes the stacks away, with the counts that `install` took, if nothing of them is in use.
     in_use uninstall(std::vector<alv_door_handle *> &stacks) {
+        device::require_no_visit();
         // Segments of private pools that are over go back.
         emptyCache({0, 0});
         // No request begins from here on, and those that had begun have ended after the wait.

@@ -53,8 +53,14 @@ public:
     class visit {
     public:
         // Before a stack is read, or that it is going, as whoever takes it reads this afterwards: sequentially consistent, both.
-        visit() { visitors().fetch_add(1); }
-        ~visit() { visitors().fetch_sub(1); }
+        visit() {
+            visitors().fetch_add(1);
+            ++depth();
+        }
+        ~visit() {
+            --depth();
+            visitors().fetch_sub(1);
+        }
         visit(visit const &) = delete;
         visit &operator=(visit const &) = delete;
     };
@@ -87,6 +93,11 @@ public:
 
     // The count that `set` took, which nobody uses any more.
     alv_door_handle *remove() { return stack_.exchange(nullptr); }
+
+    // A visit of this thread would be waited for without end.
+    static void require_no_visit() {
+        TORCH_CHECK(depth() == 0, "alluvion: a handler that is asked within a request cannot take the stacks away");
+    }
 
     // Waits until no visit of before is under way.
     static void wait_for_visitors() {
@@ -172,6 +183,12 @@ public:
     }
 
 private:
+    // The visits of this thread.
+    static std::size_t &depth() {
+        static thread_local std::size_t count = 0;
+        return count;
+    }
+
     static std::atomic<std::size_t> &visitors() {
         alignas(64) static std::atomic<std::size_t> count{0};
         return count;
