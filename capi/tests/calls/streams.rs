@@ -160,7 +160,7 @@ fn managed_memory_migrates_and_other_memory_stays() {
         unsafe {
             assert_eq!(alv_prefetch_raw(resource, null_mut(), 1, 0, stream), ALV_INVALID_ARGUMENT);
             assert_eq!(alv_prefetch_raw(resource, block, 4096, 2, stream), ALV_NO_DEVICE);
-            // What else the driver says comes out.
+            // Every other error of the driver comes out.
             assert_eq!(alv_sim_fail(sim.0, c"cuMemPrefetchAsync".as_ptr(), 1, 2), ALV_OK);
             assert_eq!(alv_prefetch_raw(resource, block, 4096, 0, stream), ALV_OUT_OF_MEMORY);
             assert_eq!(alv_synchronize_raw(resource, stream), ALV_OK);

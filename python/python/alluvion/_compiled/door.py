@@ -24,7 +24,9 @@ from alluvion._include import get_include
 class Door(ABC):
     """A compiled module for one version of a framework: the subclass says which, and how it is built."""
 
-    def __init__(self, package: str, file: str) -> None:
+    def __init__(self, title: str, package: str, file: str) -> None:
+        #: The framework as people call it.
+        self.title = title
         #: The package that has the module, as `alluvion.rapids`.
         self.package = package
         #: A file of that package: who owns it may have built the module beside it.
@@ -55,7 +57,7 @@ class Door(ABC):
         """Compiles the sources into `module`, with a folder for what is needed in between."""
 
     def load(self) -> ModuleType:
-        """The module, which is built if there is none. `CannotBuild` says why there is none then."""
+        """The compiled module for the framework of this process, which is built if there is none. `CannotBuild` says why there is none then."""
         found = sys.modules.get(self.name)
         if found is not None:
             return found
@@ -88,11 +90,11 @@ class Door(ABC):
             self.beside.chmod(0o755)
         return self._build_into(self.beside)
 
-    def main(self, framework: str) -> int:
-        """The command that builds it ahead."""
+    def main(self) -> int:
+        """The command that builds it ahead, `python -m alluvion.rapids.build` or `python -m alluvion.torch.build`."""
         command = f"{self.package}.build"
         parser = argparse.ArgumentParser(
-            prog=f"python -m {command}", description=f"Builds the module for the {framework} that is installed."
+            prog=f"python -m {command}", description=f"Builds the module for the {self.title} that is installed."
         )
         parser.add_argument("--beside", action="store_true", help="into the folder of the package, for all users of the machine")
         wish = parser.parse_args()

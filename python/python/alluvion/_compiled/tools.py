@@ -9,13 +9,17 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 
-#: How a module is linked: with the C++ library that the framework has loaded. A second copy in the module, which some compilers put there,
+#: How a module is compiled, for every Python from 3.11 on.
+_OPTIONS = ("-O2", "-fPIC", "-fvisibility=hidden", "-w", "-DPy_LIMITED_API=0x030B0000")
+#: How it is linked: with the C++ library that the framework has loaded. A second copy in the module, which some compilers put there,
 #: breaks at the first stream of text.
-LINK = ("-shared", "-nodefaultlibs", "-lgcc_s", "-lgcc", "-lc")
+_LINK = ("-shared", "-nodefaultlibs", "-lgcc_s", "-lgcc", "-lc")
 
 
 class CannotBuild(RuntimeError):
@@ -43,7 +47,7 @@ class Needed:
         if found is None:
             self.miss("a compiler of C++ (g++, or the one that CXX names)")
             return ""
-        # It runs in another folder.
+        # The compiler runs in another folder.
         return os.path.abspath(found)
 
     def python(self) -> Path:
@@ -87,6 +91,33 @@ def run(command: list[Any], folder: Path) -> None:
         raise CannotBuild(f"{Path(str(command[0])).name} has failed: {first}\nThe whole command was {' '.join(map(str, command))}")
 
 
+def compile_module(
+    compiler: str, standard: int, macros: Iterable[str], headers: Iterable[Path | str], source: Path, libraries: Iterable[str], module: Path
+) -> None:
+    """Compiles a source of C++ into a module, in the folder that the module goes to."""
+    defined = [f"-D{macro}" for macro in macros]
+    folders = [f"-I{os.path.abspath(each)}" for each in headers]
+    run([compiler, f"-std=c++{standard}", *_OPTIONS, *defined, *folders, source, "-o", module, *libraries, *_LINK], module.parent)
+
+
+def imported(package: str, door: str) -> Any:
+    """A framework that a door is for, or an `ImportError` that says why it cannot be imported."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise ImportError(f"{door} needs the package {package}, which cannot be imported: {error}") from error
+
+
+def version_of(module: Any) -> tuple[str, tuple[int, int]]:
+    """The version of a framework as its text, and its first two numbers, which are 0 where it has none."""
+    text = str(getattr(module, "__version__", "unknown"))
+    numbers = text.split(".")
+    try:
+        return text, (int(numbers[0]), int(numbers[1]))
+    except (IndexError, ValueError):
+        return text, (0, 0)
+
+
 def cuda_folders(major: int) -> list[Path]:
     """Where headers of CUDA may be, the most likely ones first."""
     named = [Path(os.environ[name], "include") for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
@@ -109,4 +140,4 @@ def first(header: str, folders: list[Path]) -> Path | None:
     return next((folder for folder in folders if (folder / header).exists()), None)
 
 
-__all__ = ["LINK", "CannotBuild", "Needed", "cuda_folders", "first", "package", "run"]
+__all__ = ["CannotBuild", "Needed", "compile_module", "cuda_folders", "first", "imported", "package", "run", "version_of"]

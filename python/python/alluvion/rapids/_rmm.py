@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any, NamedTuple
+
+from alluvion import _compiled
 
 
 class Kind(NamedTuple):
@@ -32,10 +33,7 @@ KINDS = {
 
 def genuine() -> Any:
     """The module `rmm`. An `ImportError` says what is wrong with the one that is there, if it is not one of those above."""
-    try:
-        rmm: Any = import_module("rmm")
-    except ImportError as error:
-        raise ImportError(f"alluvion.rapids needs the package rmm, which cannot be imported: {error}") from error
+    rmm = _compiled.imported("rmm", "alluvion.rapids")
     if rmm.__name__ != "rmm":
         raise ImportError(
             "alluvion.rmm stands in for rmm in this process, and alluvion.rapids needs the genuine one: "
@@ -47,12 +45,7 @@ def genuine() -> Any:
 
 def version_of(rmm: Any) -> tuple[int, int]:
     """The version of an RMM, which is one of those that are supported."""
-    text = getattr(rmm, "__version__", "unknown")
-    numbers = text.split(".")
-    try:
-        version = (int(numbers[0]), int(numbers[1]))
-    except (IndexError, ValueError):
-        version = (0, 0)
+    text, version = _compiled.version_of(rmm)
     if version not in KINDS:
         known = ", ".join(f"{major}.{minor:02}" for major, minor in sorted(KINDS))
         raise ImportError(f"alluvion.rapids has no door for rmm {text}: it has them for {known}")

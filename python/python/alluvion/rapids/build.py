@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from alluvion._compiled import LINK, CannotBuild, Door, Needed, package, run
+from alluvion._compiled import CannotBuild, Door, Needed, compile_module, package, run
 from alluvion._include import get_include
 from alluvion.rapids import _rmm
 
@@ -42,13 +42,9 @@ class _Rapids(Door):
         # `-P`: `-m` alone takes modules of the current directory before those that are installed.
         cython = [sys.executable, "-P", "-m", "cython", "-3", "--cplus", "-I", site, "--module-name", self.name]
         run([*cython, self.sources / kind.source, "-o", source], scratch)
-        options = [f"-std=c++{kind.standard}", "-O2", "-fPIC", "-fvisibility=hidden", "-w"]
-        macros = ["-DPy_LIMITED_API=0x030B0000", *(f"-D{macro}" for macro in kind.macros)]
-        headers: list[str | Path] = [self.sources, get_include(), *includes]
-        folders = [f"-I{os.path.abspath(each)}" for each in headers]
         # `import rmm` has loaded the library, which is then found by its name.
-        link = [*(f"-L{os.path.abspath(each)}" for each in libraries), "-lrmm", *LINK]
-        run([compiler, *options, *macros, *folders, source, "-o", module, *link], scratch)
+        links = [*(f"-L{os.path.abspath(each)}" for each in libraries), "-lrmm"]
+        compile_module(compiler, kind.standard, kind.macros, [self.sources, get_include(), *includes], source, links, module)
 
 
 def needed() -> tuple[str, list[Path], list[Path]]:
@@ -78,26 +74,8 @@ def _cuda_major() -> int:
         return 0
 
 
-_DOOR = _Rapids("alluvion.rapids", __file__)
-
-
-def load() -> ModuleType:
-    """The compiled module for the RMM of this process, which is built if there is none. `CannotBuild` says why there is none then."""
-    return _DOOR.load()
-
-
-def build(*, beside: bool = False) -> Path:
-    """Builds the module for the RMM that is installed, whether there is one or not, and returns its path.
-
-    With `beside` it goes into the folder of this package, for all users of the machine, and else where the user's caches are.
-    """
-    return _DOOR.build(beside=beside)
-
-
-def main() -> int:
-    """The command `python -m alluvion.rapids.build`."""
-    return _DOOR.main("RMM")
-
+_DOOR = _Rapids("RMM", "alluvion.rapids", __file__)
+load, build, main = _DOOR.load, _DOOR.build, _DOOR.main
 
 __all__ = ["CannotBuild", "build", "load", "main"]
 

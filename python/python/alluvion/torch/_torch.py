@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
+
+from alluvion._compiled import imported, version_of
 
 #: The minor numbers of PyTorch 2 that the source compiles with.
 MINORS = range(8, 16)
@@ -11,10 +12,7 @@ MINORS = range(8, 16)
 
 def genuine() -> Any:
     """The module `torch`. An `ImportError` says what is wrong with the one that is there, if it is none of those above."""
-    try:
-        torch: Any = import_module("torch")
-    except ImportError as error:
-        raise ImportError(f"alluvion.torch needs the package torch, which cannot be imported: {error}") from error
+    torch = imported("torch", "alluvion.torch")
     minor_of(torch)
     if getattr(getattr(torch, "version", None), "cuda", None) is None:
         raise ImportError(f"alluvion.torch needs a PyTorch with CUDA, and torch {torch.__version__} was built without it")
@@ -23,12 +21,7 @@ def genuine() -> Any:
 
 def minor_of(torch: Any) -> int:
     """The minor number of a PyTorch, which is one of those that are supported."""
-    text = getattr(torch, "__version__", "unknown")
-    numbers = str(text).split(".")
-    try:
-        major, minor = int(numbers[0]), int(numbers[1])
-    except (IndexError, ValueError):
-        major, minor = 0, 0
+    text, (major, minor) = version_of(torch)
     if major != 2 or minor not in MINORS:
         raise ImportError(f"alluvion.torch has no door for torch {text}: it has them for 2.{MINORS[0]} to 2.{MINORS[-1]}")
     return minor

@@ -10,12 +10,11 @@ A module is kept and loaded only where nobody but the user and root can exchange
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from types import ModuleType
 
-from alluvion._compiled import LINK, CannotBuild, Door, Needed, run
+from alluvion._compiled import CannotBuild, Door, Needed, compile_module
 from alluvion._include import get_include
 from alluvion.torch import _torch
 
@@ -44,36 +43,15 @@ class _Torch(Door):
         headers += find.cuda(int(torch.version.cuda.split(".")[0]))
         headers.append(find.python())
         find.check()
-        standard = 20 if minor >= 12 else 17
-        options = [f"-std=c++{standard}", "-O2", "-fPIC", "-fvisibility=hidden", "-w"]
-        macros = ["-DPy_LIMITED_API=0x030B0000", f"-DALLUVION_TORCH={minor}"]
-        places: list[str | Path] = [self.sources, get_include(), *headers]
-        folders = [f"-I{os.path.abspath(each)}" for each in places]
         # `import torch` has loaded the libraries, which are then found by their names, and that of CUDA's runtime with them.
-        link = [f"-L{home / 'lib'}", "-lc10_cuda", "-lc10", "-ltorch_cuda", *LINK]
-        run([compiler, *options, *macros, *folders, self.sources / "module.cpp", "-o", module, *link], scratch)
+        libraries = [f"-L{home / 'lib'}", "-lc10_cuda", "-lc10", "-ltorch_cuda"]
+        folders: list[str | Path] = [self.sources, get_include(), *headers]
+        standard = 20 if minor >= 12 else 17
+        compile_module(compiler, standard, [f"ALLUVION_TORCH={minor}"], folders, self.sources / "module.cpp", libraries, module)
 
 
-_DOOR = _Torch("alluvion.torch", __file__)
-
-
-def load() -> ModuleType:
-    """The compiled module for the PyTorch of this process, which is built if there is none. `CannotBuild` says why there is none then."""
-    return _DOOR.load()
-
-
-def build(*, beside: bool = False) -> Path:
-    """Builds the module for the PyTorch that is installed, whether there is one or not, and returns its path.
-
-    With `beside` it goes into the folder of this package, for all users of the machine, and else where the user's caches are.
-    """
-    return _DOOR.build(beside=beside)
-
-
-def main() -> int:
-    """The command `python -m alluvion.torch.build`."""
-    return _DOOR.main("PyTorch")
-
+_DOOR = _Torch("PyTorch", "alluvion.torch", __file__)
+load, build, main = _DOOR.load, _DOOR.build, _DOOR.main
 
 __all__ = ["CannotBuild", "build", "load", "main"]
 

@@ -119,7 +119,7 @@ char const *host_tensors() {
     return test([] {
         auto early = tensor(1000);
         install();
-        REQUIRE(allocator::the().is_current() && allocator::the().is_installed());
+        REQUIRE(get() == &allocator::the() && allocator::the().is_installed());
         auto const before = live();
         {
             auto one = tensor(1000), two = tensor(5 << 20);
@@ -131,7 +131,7 @@ char const *host_tensors() {
         }
         REQUIRE(live() == before && uninstall().any() == false && !allocator::the().is_installed());
         auto plain = tensor(1000);
-        REQUIRE(live() == before && allocator::the().is_current());
+        REQUIRE(live() == before && get() == &allocator::the());
     });
 }
 

@@ -7,6 +7,8 @@
 #define ALLUVION_TORCH_ALLOCATOR_HPP
 
 #include "device.hpp"
+#include "memory.hpp"
+#include "snapshot.hpp"
 #include "version.hpp"
 
 #include <c10/core/impl/GPUTrace.h>
@@ -20,7 +22,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <limits>
@@ -40,19 +41,6 @@ using pluggable = torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator;
 
 // What a block may have at most. PyTorch has words of its own for more.
 inline constexpr std::size_t most_bytes = std::size_t{1} << 60;
-
-inline std::string shown(std::uint64_t bytes) {
-    char text[64];
-    char const *const units[] = {"bytes", "KiB", "MiB", "GiB"};
-    double size = static_cast<double>(bytes);
-    int unit = 0;
-    while (size >= 1024 && unit < 3) {
-        size /= 1024;
-        ++unit;
-    }
-    (void)std::snprintf(text, sizeof(text), unit == 0 ? "%.0f %s" : "%.2f %s", size, units[unit]);
-    return text;
-}
 
 // What PyTorch's newer versions ask for is answered by the class that this derives from, so that they compile.
 class allocator final : public pluggable {
@@ -83,9 +71,6 @@ public:
     bool is_installed() const {
         return std::any_of(devices_.begin(), devices_.end(), [](device const &each) { return each.has_stack(); });
     }
-
-    // Whether it has been installed, and is PyTorch's allocator since then.
-    bool is_current() const { return get() == this; }
 
     // What keeps the stacks: blocks of theirs, segments that private pools have, and pools that are open.
     struct in_use {
@@ -434,23 +419,10 @@ private:
         return pointer;
     }
 
-    // The bytes that a fraction of the device's memory are.
-    static std::size_t bytes_of(double fraction, DeviceIndex index) {
-        if (!(fraction < 1)) return std::numeric_limits<std::size_t>::max();
-        return static_cast<std::size_t>(fraction * static_cast<double>(memory_of(index).second));
-    }
-
     // Whether a stream captures that an open pool is for, on any device.
     bool anything_captures() {
         if (captures_.load() == 0) return false;
         return std::any_of(devices_.begin(), devices_.end(), [](device &each) { return each.is_captured(); });
-    }
-
-    static std::pair<std::size_t, std::size_t> memory_of(DeviceIndex index) {
-        c10::cuda::CUDAGuard const here(index);
-        std::size_t free = 0, total = 0;
-        if (cudaMemGetInfo(&free, &total) != cudaSuccess) (void)cudaGetLastError();
-        return {free, total};
     }
 
     // One request of the stack. A size that no stack can have is memory that there is not.
@@ -661,46 +633,16 @@ private:
         here.has_not_lent(bytes);
     }
 
-    using piece = std::pair<std::size_t, std::size_t>;
-
-    // The pieces of the driver's memory that the stack has and no private pool, by address and bytes. A block that lies in none of them,
-    // because there is no suballocator, is one of its own.
-    std::vector<piece> segments_of(device &here, alv_door_handle *stack) {
-        std::vector<piece> segments;
-        int32_t const status = table()->segments(
-            stack,
-            [](void *to, void *address, std::size_t bytes) {
-                static_cast<std::vector<piece> *>(to)->emplace_back(reinterpret_cast<std::size_t>(address), bytes);
-            },
-            &segments);
-        if (status != ALV_DOOR_OK) {
-            DeviceIndex const index = static_cast<DeviceIndex>(&here - devices_.data());
-            each_block(index, [&segments](void *address, block const &what, bool) {
-                segments.emplace_back(reinterpret_cast<std::size_t>(address), what.bytes);
-            });
-            std::sort(segments.begin(), segments.end());
-        }
-        std::vector<piece> ours;
-        auto const lent = here.lent();
-        for (auto [begin, bytes] : segments) {
-            std::size_t const end = begin + bytes;
-            for (auto each = lent.lower_bound(reinterpret_cast<void *>(begin)); each != lent.end(); ++each) {
-                auto const hole = reinterpret_cast<std::size_t>(each->first);
-                if (hole >= end) break;
-                if (hole > begin) ours.emplace_back(begin, hole - begin);
-                begin = hole + each->second;
-            }
-            if (begin < end) ours.emplace_back(begin, end - begin);
-        }
-        return ours;
-    }
-
-    // Each block of a device; the last argument says whether PyTorch has freed it.
-    template <typename Body> void each_block(DeviceIndex index, Body body) {
+    // The blocks of a device, those among them that PyTorch has freed and that wait.
+    std::vector<seen_block> blocks_of(DeviceIndex index) {
+        std::vector<seen_block> all;
         blocks_.each([&](void *address, block const &what) {
-            if (what.device == index) body(address, what, false);
+            if (what.device == index) all.push_back({reinterpret_cast<std::size_t>(address), what, false});
         });
-        devices_[static_cast<std::size_t>(index)].waiting.each([&](void *address, block const &what) { body(address, what, true); });
+        devices_[static_cast<std::size_t>(index)].waiting.each(
+            [&](void *address, block const &what) { all.push_back({reinterpret_cast<std::size_t>(address), what, true}); });
+        std::sort(all.begin(), all.end(), [](seen_block const &one, seen_block const &other) { return one.address < other.address; });
+        return all;
     }
 
     SnapshotInfo with_ours(SnapshotInfo sum) {
@@ -710,72 +652,11 @@ private:
             device::visit const visit;
             alv_door_handle *const stack = here.stack(visit);
             if (!stack) continue;
-            add_segments(sum, here, stack, index);
-            add_traces(sum, here, at);
+            auto const blocks = blocks_of(index);
+            add_segments(sum, index, without(pieces_of(stack, blocks), here.lent()), blocks);
+            add_traces(sum, at, here.history.entries());
         }
         return sum;
-    }
-
-    void add_segments(SnapshotInfo &sum, device &here, alv_door_handle *stack, DeviceIndex index) {
-        struct seen {
-            std::size_t address;
-            block what;
-            bool is_freed;
-        };
-        std::vector<seen> all;
-        each_block(index, [&all](void *address, block const &what, bool is_freed) {
-            all.push_back({reinterpret_cast<std::size_t>(address), what, is_freed});
-        });
-        std::sort(all.begin(), all.end(), [](seen const &one, seen const &other) { return one.address < other.address; });
-        auto next = all.begin();
-        auto const gap = [](SegmentInfo &segment, std::size_t bytes) {
-            if (bytes == 0) return;
-            BlockInfo free;
-            free.size = bytes;
-            segment.blocks.push_back(std::move(free));
-        };
-        for (auto const &[begin, bytes] : segments_of(here, stack)) {
-            SegmentInfo segment;
-            segment.device = index;
-            segment.address = begin;
-            segment.total_size = bytes;
-            segment.is_large = true;
-            // A segment of ours grows and shrinks, and has more than one allocation of the driver's.
-            segment.is_expandable = true;
-            while (next != all.end() && next->address < begin) ++next;
-            std::size_t at = begin;
-            for (; next != all.end() && next->address + next->what.bytes <= begin + bytes; ++next) {
-                // Beside threads that allocate, a block may be seen that lies where another one was seen before.
-                if (next->address < at) continue;
-                gap(segment, next->address - at);
-                BlockInfo info;
-                info.size = next->what.bytes;
-                info.requested_size = next->what.requested;
-                info.allocated = !next->is_freed;
-                info.active = true;
-                info.context_when_allocated = next->what.context;
-                segment.active_size += info.size;
-                segment.requested_size += info.requested_size;
-                if (info.allocated) segment.allocated_size += info.size;
-                if (segment.blocks.empty() || segment.stream == nullptr) segment.stream = next->what.stream;
-                segment.blocks.push_back(std::move(info));
-                at = next->address + next->what.bytes;
-            }
-            gap(segment, begin + bytes - at);
-            sum.segments.push_back(std::move(segment));
-        }
-    }
-
-    void add_traces(SnapshotInfo &sum, device &here, std::size_t at) {
-        std::vector<TraceEntry> ours = here.history.entries();
-        if (ours.empty()) return;
-        static auto *const clock = new c10::ApproximateClockToUnixTimeConverter;
-        auto const time = clock->makeConverter();
-        for (TraceEntry &each : ours) each.time_.t_ = time(each.time_.approx_t_) / 1000;
-        if (sum.device_traces.size() <= at) sum.device_traces.resize(at + 1);
-        auto &all = sum.device_traces[at];
-        all.insert(all.end(), std::make_move_iterator(ours.begin()), std::make_move_iterator(ours.end()));
-        std::stable_sort(all.begin(), all.end(), [](TraceEntry const &one, TraceEntry const &other) { return one.time_.t_ < other.time_.t_; });
     }
 
     std::atomic<CUDAAllocator *> native_{nullptr};

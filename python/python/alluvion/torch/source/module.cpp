@@ -101,22 +101,10 @@ PyObject *uninstall(PyObject *, PyObject *) {
 
 PyObject *is_installed(PyObject *, PyObject *) { return PyBool_FromLong(allocator::the().is_installed()); }
 
-PyObject *in_use(PyObject *, PyObject *) {
-    return call([]() -> PyObject * {
-        allocator::in_use used;
-        {
-            without_interpreter const guard;
-            used = allocator::the().used();
-        }
-        return Py_BuildValue("nn", static_cast<Py_ssize_t>(used.blocks), static_cast<Py_ssize_t>(used.segments));
-    });
-}
-
 PyMethodDef functions[] = {
     {"install", install, METH_O, "Makes tensors come from stacks, which a dict has by the numbers of their devices."},
     {"uninstall", uninstall, METH_NOARGS, "Makes tensors come from PyTorch's own memory again."},
     {"is_installed", is_installed, METH_NOARGS, "Whether tensors come from stacks."},
-    {"in_use", in_use, METH_NOARGS, "How many blocks tensors have, and how many segments PyTorch's private pools."},
     {nullptr, nullptr, 0, nullptr},
 };
 
