@@ -392,8 +392,19 @@ impl Cache {
         spilled
     }
 
+    /// Returns `true` if it has a block that is longer than [`LONG_UNITS`]. An empty stack is all ones, so that the stacks are compared
+    /// together, sixteen at a time.
+    #[inline]
+    pub(crate) fn has_long(&self) -> bool {
+        let stacks = &self.heads[usize::from(LONG_CLASS)..CLASSES];
+        self.large_full != 0 || stacks.iter().fold(NONE, |all, head| all & head) != NONE
+    }
+
     /// Spills the blocks that are longer than [`LONG_UNITS`]. Returns the number of blocks.
     pub(crate) fn spill_long(&mut self, mut spill: impl FnMut(Spilled)) -> usize {
+        if !self.has_long() {
+            return 0;
+        }
         let mut spilled = self.spill_large(&mut spill);
         for class in LONG_CLASS..CLASSES as u8 {
             if self.heads[class as usize] != NONE {

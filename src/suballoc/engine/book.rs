@@ -128,6 +128,8 @@ pub(super) struct Counters {
     pub(super) upstream_calls: AtomicU64,
     /// Frees that were refused.
     pub(super) wrong_frees: AtomicU64,
+    /// The caches of streams that have been made.
+    shards: AtomicUsize,
     /// The reserved bytes of the core, for threads that must not take the mutex. Not of `sync`, because no protocol
     /// depends on it.
     reserved_bytes: AtomicUsize,
@@ -398,7 +400,12 @@ impl SuballocBook {
     /// The cache of `requester`. If it still belongs to a stream that has ended, it is emptied and handed over first.
     pub(super) fn cache(&self, core: &mut Core, requester: Option<StreamId>) -> TokenGuard<'_, Cache> {
         let Some(id) = requester else { return self.host_shard().lock() };
-        let mut cache = self.shards.get_or_make(id.index(), Box::default).lock();
+        let make = || {
+            // Relaxed: only a measure of the work that a walk of them is.
+            self.counters.shards.fetch_add(1, Ordering::Relaxed);
+            Box::default()
+        };
+        let mut cache = self.shards.get_or_make(id.index(), make).lock();
         if !cache.is_of(id) {
             spill_all(&mut cache, core);
             if cache.owner() != Owner::UNOWNED {
@@ -422,6 +429,12 @@ impl SuballocBook {
     /// Locks every cache. The caller has the mutex.
     pub(super) fn caches(&self) -> Vec<TokenGuard<'_, Cache>> {
         self.shards().map(|shard| shard.lock()).collect()
+    }
+
+    /// How many caches of streams there are. Takes no lock.
+    pub(super) fn shards_made(&self) -> usize {
+        // Relaxed: as in `cache`.
+        self.counters.shards.load(Ordering::Relaxed)
     }
 
     /// The caches of streams, then those of synchronous calls.

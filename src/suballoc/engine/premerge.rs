@@ -9,9 +9,13 @@ use crate::suballoc::core::Owned;
 /// on as many of four hundred made-up workloads, to one in a hundred, and there are more queries of the driver.
 const MERGED_UNITS: u32 = 4096;
 
-/// With more caches than this, those of synchronous calls included, merging is skipped, so that the cost of a request
-/// is bounded for any number of streams.
-const MOST_SHARDS: usize = 20;
+/// With more caches of streams than this, merging is skipped, so that the cost of a request is bounded for any number of streams.
+const MOST_SHARDS: usize = 16;
+
+/// A stream is asked only if it has this part of the request free. A query is up to three calls of the driver, and less than that is
+/// seldom the piece that was missing: over 400 made-up workloads the footprints are the same to a thousandth with it and without, at a
+/// quarter they are 0.2 % higher on half of them.
+const WORTH: u32 = 8;
 
 impl SuballocBook {
     /// If a long block would be cut from one that is more than a quarter longer: takes the long blocks out of all
@@ -27,7 +31,7 @@ impl SuballocBook {
         let owned: Vec<Owned> = {
             let mut inner = self.lock();
             let inner = &mut *inner;
-            if inner.core.is_of_one_stream() || self.shards().nth(MOST_SHARDS).is_some() {
+            if inner.core.is_of_one_stream() || self.shards_made() > MOST_SHARDS {
                 return;
             }
             let owner = self.cache(&mut inner.core, request.requester.id()).owner();
@@ -39,7 +43,8 @@ impl SuballocBook {
                 let owner = cache.owner();
                 cache.spill_long(|spilled| return_to_core(&mut inner.core, owner, spilled));
             }
-            inner.core.owners().collect()
+            let worth_a_query = u64::from(request.want.units() / WORTH);
+            inner.core.owners().filter(|owned| owned.free_units >= worth_a_query).collect()
         };
         // An error of the driver is reported by the strategies that need its answer.
         let _ = self.poll_streams(&owned);

@@ -61,7 +61,7 @@ impl SuballocBook {
         if request.is_long() {
             inner.largest.note(request.want.units());
             let owner = cache.owner();
-            if !has_plenty(inner, owner, request) {
+            if cache.has_long() && !has_plenty(inner, owner, request) {
                 cache.spill_long(|spilled| return_to_core(&mut inner.core, owner, spilled));
             }
         }
