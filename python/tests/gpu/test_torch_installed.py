@@ -86,7 +86,7 @@ def test_the_history_names_who_allocates(tmp_path):
     try:
         kept = torch.empty(12_345, device="cuda", dtype=torch.uint8)
         for _ in range(20):
-            torch.empty(3 * MIB, device="cuda", dtype=torch.uint8)
+            torch.empty(3 * MIB + 1, device="cuda", dtype=torch.uint8)
         snapshot = torch.cuda.memory._snapshot()
         path = tmp_path / "snapshot.pickle"
         torch.cuda.memory._dump_snapshot(str(path))
@@ -94,6 +94,8 @@ def test_the_history_names_who_allocates(tmp_path):
         torch.cuda.memory._record_memory_history(enabled=None)
     trace = snapshot["device_traces"][0]
     assert [each["action"] for each in trace[-3:]] == ["alloc", "free_requested", "free_completed"] and len(trace) <= 16
+    # What was asked for, and not the length of the block: as PyTorch's own.
+    assert [each["size"] for each in trace[-3:]] == [3 * MIB + 1] * 3
     assert any("test_torch_installed" in frame["filename"] for frame in trace[-3]["frames"])
     times = [each["time_us"] for each in trace]
     assert times == sorted(times)

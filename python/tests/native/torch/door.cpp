@@ -352,6 +352,9 @@ char const *host_snapshots() {
         }
         REQUIRE(allocated == stat(stats.allocated_bytes) && reserved == stat(stats.reserved_bytes));
         REQUIRE(snapshot.device_traces.at(0).size() == 4);
+        // What was asked for, and not the length of the block: as PyTorch's own.
+        REQUIRE(snapshot.device_traces.at(0).at(1).size_ == 1'900'000);
+        REQUIRE(snapshot.device_traces.at(0).at(2).size_ == 400'000 && snapshot.device_traces.at(0).at(3).size_ == 400'000);
         REQUIRE(get()->snapshot({0, 0}, false).segments.size() < snapshot.segments.size());
         get()->recordHistory(false, nullptr, 1, RecordContext::NEVER, true, {});
     });

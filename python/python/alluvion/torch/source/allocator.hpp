@@ -445,7 +445,7 @@ private:
         if (status == ALV_DOOR_OUT_OF_MEMORY) refuse(here, index, requested, bytes, stream, context);
         TORCH_CHECK(status == ALV_DOOR_OK, "alluvion: ", table()->last_error_message());
         here.figures.allocated(bytes, requested, here.reserved(stack));
-        here.history.add(recording_, native(), index, TraceEntry::ALLOC, address, bytes, stream, context);
+        here.history.add(recording_, native(), index, TraceEntry::ALLOC, address, requested, stream, context);
         blocks_.add(address, {bytes, requested, index, stream, {}, std::move(context)});
         tell_profiler(here, stack, index, address, static_cast<int64_t>(bytes));
         if (auto const *const trace = c10::impl::GPUTrace::get_trace()) [[unlikely]]
@@ -521,7 +521,7 @@ private:
         alv_door_handle *const stack = here.stack(visit);
         if (auto const *const trace = c10::impl::GPUTrace::get_trace()) [[unlikely]]
             (*trace)->trace_gpu_memory_deallocation(c10::DeviceType::CUDA, reinterpret_cast<std::uintptr_t>(address));
-        here.history.add(recording_, native(), taken->device, TraceEntry::FREE_REQUESTED, address, taken->bytes, taken->stream,
+        here.history.add(recording_, native(), taken->device, TraceEntry::FREE_REQUESTED, address, taken->requested, taken->stream,
                          context ? context : taken->context);
         DeviceIndex const index = taken->device;
         std::size_t const bytes = taken->bytes;
@@ -552,7 +552,7 @@ private:
     }
 
     void release(device &here, alv_door_handle *stack, void *address, block const &what) {
-        here.history.add(recording_, native(), what.device, TraceEntry::FREE_COMPLETED, address, what.bytes, what.stream, what.context);
+        here.history.add(recording_, native(), what.device, TraceEntry::FREE_COMPLETED, address, what.requested, what.stream, what.context);
         table()->deallocate(stack, address, what.bytes, alignment, what.stream);
     }
 
