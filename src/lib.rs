@@ -25,6 +25,7 @@
 //! |---|---|---|
 //! | `testing` | How do I test mine? | `resource_suite!`, `testing::Shadow` (feature `testing`) |
 //! | [`interop`] | How do other libraries use this memory? | `DeviceVec::from_cudarc`, `ReadGuard::for_cudarc` |
+//! | [`saved`] | What outlives its process? | [`saved::Saver`], [`saved::SavedFile`] |
 //! | [`container`] | What does a user hold? | [`DeviceVec`], [`DeviceBuffer`], [`DeviceScalar`], [`Transfer`] |
 //! | [`host`] | What can `Vec` use? | [`PinnedAlloc`], [`host::Vec`], [`OnHost`] |
 //! | [`current`] | What does a device allocate from when nobody says? | [`Device::current_resource`] |
@@ -107,6 +108,7 @@ pub mod prelude;
 pub mod recipe;
 pub mod relief;
 pub mod resource;
+pub mod saved;
 #[cfg(unix)]
 pub mod share;
 #[cfg(feature = "sim")]
@@ -120,6 +122,7 @@ pub mod tag;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod trace;
+mod whole_file;
 
 pub use compose::{PerDevice, ResourceExt};
 pub use container::{

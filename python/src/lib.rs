@@ -74,6 +74,8 @@ mod _alluvion {
     #[pymodule_export]
     use crate::buffer::{DeviceBuffer, DeviceView, copy_device_to_ptr, copy_host_to_ptr, copy_ptr_to_host};
     #[pymodule_export]
+    use crate::buffer::{restore_blocks, save_blocks, saved_blocks};
+    #[pymodule_export]
     use crate::call_site::set_stack_depth;
     #[pymodule_export]
     use crate::cupy::{CupyAllocator, rmm_cupy_allocator};

@@ -219,6 +219,12 @@ impl Error {
         Self::new(ErrorKind::Unreadable, line, 0).and(Detail::Text(error.to_string().into()))
     }
 
+    /// A file cannot be read, or not further.
+    #[cold]
+    pub(crate) fn unreadable_file(what: impl fmt::Display, error: &std::io::Error) -> Self {
+        Self::new(ErrorKind::Unreadable, 0, 0).and(Detail::Text(format!("{what}: {error}").into()))
+    }
+
     /// `what`, a file or another writer, cannot be written.
     #[cold]
     #[must_use]

@@ -70,6 +70,7 @@ impl fmt::Display for Error {
             ErrorKind::Misuse => f.write_str("misuse")?,
             ErrorKind::Malformed if first == 0 => f.write_str("malformed")?,
             ErrorKind::Malformed => write!(f, "malformed: line {first}")?,
+            ErrorKind::Unreadable if first == 0 => f.write_str("unreadable")?,
             ErrorKind::Unreadable => write!(f, "unreadable: line {first}")?,
             ErrorKind::Unwritable => f.write_str("unwritable")?,
             ErrorKind::Driver => f.write_str("driver error")?,

@@ -16,3 +16,4 @@ mod failures;
 mod guards;
 mod homes;
 mod machine;
+mod saved;

@@ -17,6 +17,7 @@ use alluvion::interop::cudarc::{CudarcGraph, CudarcMemory, CudarcView, CudarcVie
 use alluvion::ledger::{DeviceLedger, Ledger, LedgerBlock};
 use alluvion::relief::Relief;
 use alluvion::resource::*;
+use alluvion::saved::{SavedFile, Saver};
 use alluvion::share::lease::{Hold, Lease, LeaseName};
 use alluvion::share::{
     Import, Imported, ImportedMemory, ImportedMut, Message, ShareConfig, ShareStatus, Shared, SharedBlock,
@@ -88,6 +89,7 @@ all!([host::Vec<u8, PinnedAlloc>, host::Box<u8, PinnedAlloc>] are [Send Sync Clo
 all!([host::HashMap<u8, u8, RandomState, PinnedAlloc>, host::HashSet<u8, RandomState, PinnedAlloc>] are [Send Sync Clone]);
 all!([DeviceBuffer, DeviceVec<f32>, DeviceScalar<u8>, RawParts<AnyResource>, Transfer<Vec<u8>>, Returned<Vec<u8>>] are [Send Sync] not [Clone]);
 all!([CudarcMemory<f32>, DeviceVec<f32, CudarcMemory<f32>>, Returned<DeviceVec<f32>>] are [Send Sync] not [Clone]);
+all!([SavedFile, Saver] are [Send Sync] not [Clone]);
 all!([Asleep<'static, DeviceVec<f32>>] are [Send Sync] not [Clone]);
 all!([Sleeper<'static, Mapped>, StackSleeper, SleepRecord<'static>] are [Send Sync] not [Clone]);
 all!([SleepConfig<'static>, Kept<'static>] are [Send Sync Clone] not [Copy]);

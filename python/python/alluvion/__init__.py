@@ -41,6 +41,7 @@ from alluvion._buffer import Buffer, empty
 from alluvion._include import get_include
 from alluvion._per_device import PerDevice, per_device
 from alluvion._program import ProgramFailed, doctor, draw, replay, run, tune
+from alluvion._saved import restore, save, saved
 from alluvion._sharing import Shared, Sharing, open_shared, receive_shared, send_shared, sharing, sharing_figures, sweep_shared
 from alluvion._simulated import Access, Hazard, HazardError, Simulated, simulated
 from alluvion._snapshot import Snapshot
@@ -95,7 +96,10 @@ __all__ = [
     "replay",
     "reset_current_resource",
     "resource",
+    "restore",
     "run",
+    "save",
+    "saved",
     "send_shared",
     "set_current_device",
     "set_current_resource",

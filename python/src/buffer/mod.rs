@@ -12,6 +12,7 @@ mod host_buffer;
 mod imported;
 mod memory;
 mod opened;
+mod saved;
 mod snapshot;
 mod transfer;
 mod view;
@@ -21,5 +22,6 @@ pub(crate) use functions::{copy_device_to_ptr, copy_host_to_ptr, copy_ptr_to_hos
 pub(crate) use imported::{Deleter, Imported};
 pub(crate) use memory::Memory;
 pub(crate) use opened::Opened;
+pub(crate) use saved::{restore_blocks, save_blocks, saved_blocks};
 pub(crate) use snapshot::Snapshot;
 pub(crate) use view::{DeviceView, Form};

@@ -1,0 +1,128 @@
+//! Blocks in a file, by address: `_saved.py` keeps the buffers.
+
+use std::path::PathBuf;
+
+use alluvion::saved::{SavedFile, Saver};
+use alluvion::{Device, Error, HostBuffer, PinnedAlloc, PinnedVec};
+use pyo3::prelude::*;
+
+use super::transfer::{Copy, Settled};
+use crate::error::{During, raise};
+use crate::stream::{StreamArgument, StreamHandle};
+use crate::{machine, pinned};
+
+/// A block, by its name, where it lies, and its bytes.
+type Placed = (String, u64, usize);
+
+/// The bytes of the host that are copied to and then written: a copy of so many takes fifty times what its calls of the driver take.
+const PART: usize = 8 << 20;
+
+/// Writes blocks to a file, and returns the bytes of the file.
+#[pyfunction]
+#[pyo3(signature = (path, blocks, stream=StreamArgument::Missing), text_signature = "(path, blocks, stream=...)")]
+pub(crate) fn save_blocks(
+    py: Python<'_>,
+    path: PathBuf,
+    blocks: Vec<Placed>,
+    stream: StreamArgument,
+) -> PyResult<u64> {
+    let saved = py.detach(|| {
+        let mut saver = Saver::create(path)?;
+        let mut courier = Courier::new(stream.handle(), &blocks)?;
+        for (name, from, bytes) in &blocks {
+            saver.begin(name, *bytes as u64)?;
+            for (from, bytes) in parts(*from, *bytes) {
+                courier.copy(|host| Copy { to: host, from, bytes })?;
+                saver.write(&courier.host()[..bytes])?;
+            }
+        }
+        saver.finish()
+    });
+    raise(py, saved, During::Other)
+}
+
+/// The names of the blocks of a file, and their bytes.
+#[pyfunction]
+pub(crate) fn saved_blocks(py: Python<'_>, path: PathBuf) -> PyResult<Vec<(String, u64)>> {
+    let opened = py.detach(|| SavedFile::open(path));
+    let opened = raise(py, opened, During::Other)?;
+    Ok(opened.blocks().map(|(name, bytes)| (name.to_owned(), bytes)).collect())
+}
+
+/// Reads blocks of a file to where they shall lie. The contents there are arbitrary if it fails.
+#[pyfunction]
+#[pyo3(signature = (path, blocks, stream=StreamArgument::Missing), text_signature = "(path, blocks, stream=...)")]
+pub(crate) fn restore_blocks(
+    py: Python<'_>,
+    path: PathBuf,
+    blocks: Vec<Placed>,
+    stream: StreamArgument,
+) -> PyResult<()> {
+    let restored = py.detach(|| {
+        let mut saved = SavedFile::open(path)?;
+        let mut courier = Courier::new(stream.handle(), &blocks)?;
+        for (name, to, bytes) in &blocks {
+            let there = saved.begin(name)?;
+            if there != *bytes as u64 {
+                // Another file has the name by now.
+                return Err(Error::length_mismatch(*bytes, usize::try_from(there).unwrap_or(usize::MAX)));
+            }
+            if there == 0 {
+                saved.read(&mut [])?;
+            }
+            for (to, bytes) in parts(*to, *bytes) {
+                saved.read(&mut courier.host()[..bytes])?;
+                courier.copy(|host| Copy { to, from: host, bytes })?;
+            }
+        }
+        Ok(())
+    });
+    raise(py, restored, During::Other)
+}
+
+/// Where parts of a block begin, and their bytes.
+fn parts(start: u64, bytes: usize) -> impl Iterator<Item = (u64, usize)> {
+    (0..bytes).step_by(PART).map(move |at| (start + at as u64, PART.min(bytes - at)))
+}
+
+/// Pinned memory that contents go through.
+struct Courier<'s> {
+    device: Device,
+    stream: &'s StreamHandle,
+    /// `None` once the device may use it at any time.
+    host: Option<PinnedVec<u8>>,
+}
+
+impl<'s> Courier<'s> {
+    fn new(stream: &'s StreamHandle, blocks: &[Placed]) -> Result<Self, Error> {
+        let device = machine::device()?;
+        let longest = blocks.iter().map(|(_, _, bytes)| PART.min(*bytes)).max().unwrap_or(0);
+        let mut host = PinnedVec::new_in(PinnedAlloc::from_resource(pinned::pool_of(&device)?));
+        if host.try_reserve_exact(longest).is_err() {
+            return Err(Error::out_of_memory(longest));
+        }
+        host.resize(longest, 0);
+        Ok(Self { device, stream, host: Some(host) })
+    }
+
+    fn host(&mut self) -> &mut [u8] {
+        self.host.as_deref_mut().unwrap_or(&mut [])
+    }
+
+    /// Makes a copy, from or to the address of the host's memory, and waits for it.
+    fn copy(&mut self, of: impl FnOnce(u64) -> Copy) -> Result<(), Error> {
+        let Some(mut host) = self.host.take() else { return Err(Error::length_mismatch(0, 1)) };
+        let copy = of(HostBuffer::as_mut_ptr(&mut host).expose_provenance() as u64);
+        let settled = self.stream.with(&self.device, |stream| Ok(copy.run(stream)));
+        match settled.unwrap_or_else(|error| Settled::Over(Err(error))) {
+            Settled::Over(outcome) => {
+                self.host = Some(host);
+                outcome
+            }
+            Settled::Open(error) => {
+                core::mem::forget(host);
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! What outlives its process?
+//!
+//! [`Saver`] writes blocks to a file, each under a name, and [`SavedFile`] reads them, in another process and on any machine: there are no
+//! half files, and what is cut short or damaged is told.
+//!
+//! Addresses do not outlive a process: what is restored lies wherever its container lies. To give memory back and have it again at the
+//! same addresses is to [sleep](crate::Pool::sleep).
+
+mod checksum;
+mod format;
+mod saved_file;
+mod saver;
+mod through_host;
+
+pub use saved_file::SavedFile;
+pub use saver::Saver;

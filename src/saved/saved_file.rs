@@ -1,0 +1,134 @@
+//! `SavedFile`: reads blocks from a file.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::checksum::Checksum;
+use super::format::{HEADER_BYTES, Header, Row, decode_table};
+use super::through_host::upload;
+use crate::container::{DeviceCopy, DeviceSliceMut};
+use crate::error::Error;
+use crate::stream::OnStream;
+
+/// Blocks that a [`Saver`](super::Saver) has written, on this machine or another one.
+#[derive(Debug)]
+pub struct SavedFile {
+    file: File,
+    path: PathBuf,
+    rows: Vec<Row>,
+    open: Option<ReadBlock>,
+}
+
+/// The block that is being read.
+#[derive(Debug)]
+struct ReadBlock {
+    row: usize,
+    left: u64,
+    sum: Checksum,
+}
+
+impl SavedFile {
+    /// Opens a file, and reads the table of its blocks.
+    ///
+    /// # Errors
+    ///
+    /// `Unreadable`, with the words of the system; `Malformed` for a file that was cut short, is damaged, or is no such file: it says
+    /// which.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let unreadable = |error: io::Error| Error::unreadable_file(path.display(), &error);
+        let mut file = File::open(path).map_err(unreadable)?;
+        let file_bytes = file.metadata().map_err(unreadable)?.len();
+        let malformed = |why: String| Error::malformed_file(format!("{}: {why}", path.display()));
+        if file_bytes < HEADER_BYTES as u64 {
+            return Err(malformed(format!("{file_bytes} bytes are less than the header of such a file")));
+        }
+        let mut header = [0; HEADER_BYTES];
+        file.read_exact(&mut header).map_err(unreadable)?;
+        let header = Header::decode(&header, file_bytes).map_err(malformed)?;
+        file.seek(SeekFrom::Start(header.table)).map_err(unreadable)?;
+        let mut table = Vec::new();
+        // What is read bounds the memory, and not the number in the file.
+        (&file).take(header.table_bytes).read_to_end(&mut table).map_err(unreadable)?;
+        let rows = decode_table(&table, header).map_err(malformed)?;
+        Ok(Self { file, path: path.to_owned(), rows, open: None })
+    }
+
+    /// The names of the blocks and their bytes, in the order in which they were saved.
+    pub fn blocks(&self) -> impl ExactSizeIterator<Item = (&str, u64)> {
+        self.rows.iter().map(|row| (&*row.name, row.bytes))
+    }
+
+    /// The bytes of a block; `None` if there is none of that name.
+    #[must_use]
+    pub fn bytes_of(&self, name: &str) -> Option<u64> {
+        self.rows.iter().find(|row| row.name == name).map(|row| row.bytes)
+    }
+
+    /// Reads a block into a container of the same length. Waits until it is there.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a name that the file has not; `LengthMismatch`; `Unreadable`; `Malformed` for contents that are damaged;
+    /// as the driver says. What the container has is arbitrary then, but for the first two.
+    pub fn restore<'s, T: DeviceCopy>(
+        &mut self,
+        name: &str,
+        into: DeviceSliceMut<'_, T>,
+        stream: impl OnStream<'s>,
+    ) -> Result<(), Error> {
+        let bytes = self.begin(name)?;
+        let into = into.cast_mut::<u8>()?;
+        if into.len() as u64 != bytes {
+            return Err(Error::length_mismatch(into.len(), bytes as usize));
+        }
+        upload(into, stream.stream_ref(), |part| self.read(part))
+    }
+
+    /// Begins to read a block, which [`read`](Self::read) gives. Returns its bytes.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a name that the file has not; `Unreadable`.
+    pub fn begin(&mut self, name: &str) -> Result<u64, Error> {
+        self.open = None;
+        let Some((row, of)) = self.rows.iter().enumerate().find(|(_, row)| row.name == name) else {
+            return Err(Error::invalid_argument_that(format!(
+                "the name {name:?}: {} has no block of that name; `SavedFile::blocks` says which it has",
+                self.path.display()
+            )));
+        };
+        let bytes = of.bytes;
+        self.file.seek(SeekFrom::Start(of.offset)).map_err(|error| self.unreadable(&error))?;
+        self.open = Some(ReadBlock { row, left: bytes, sum: Checksum::default() });
+        Ok(bytes)
+    }
+
+    /// The next bytes of the block that was begun. With the last ones the checksum is compared.
+    ///
+    /// # Errors
+    ///
+    /// `LengthMismatch` for more than are left; `Unreadable`; `Malformed` if the contents are damaged. The block is to be begun again
+    /// then.
+    pub fn read(&mut self, into: &mut [u8]) -> Result<(), Error> {
+        let left = self.open.as_ref().map_or(0, |open| open.left);
+        let Some(mut open) = self.open.take().filter(|_| into.len() as u64 <= left) else {
+            return Err(Error::length_mismatch(into.len(), left as usize));
+        };
+        self.file.read_exact(into).map_err(|error| self.unreadable(&error))?;
+        open.sum.add(into);
+        open.left -= into.len() as u64;
+        let row = &self.rows[open.row];
+        if open.left == 0 && open.sum.value() != row.sum {
+            let why = format!("{}: the contents of {:?} are damaged", self.path.display(), row.name);
+            return Err(Error::malformed_file(why));
+        }
+        self.open = Some(open);
+        Ok(())
+    }
+
+    fn unreadable(&self, error: &io::Error) -> Error {
+        Error::unreadable_file(self.path.display(), error)
+    }
+}

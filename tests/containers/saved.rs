@@ -1,0 +1,279 @@
+//! Blocks in a file: what is saved is restored, and every damage is told.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use alluvion::driver::{Call, Code};
+use alluvion::saved::{SavedFile, Saver};
+use alluvion::sim::Fault;
+use alluvion::{DeviceVec, ErrorKind, Sim};
+
+const MIB: usize = 1 << 20;
+
+/// A folder of one test, removed with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("alluvion-saved-{}-{next}", std::process::id()));
+        // A process that was killed may have had this number, and left it.
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.join("model")
+    }
+
+    fn files(&self) -> usize {
+        fs::read_dir(&self.0).unwrap().count()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn numbers(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at / 5 + at * 3) as u8).collect()
+}
+
+/// Three blocks, of which the second is empty.
+fn three(sim: &Sim, path: &Path) {
+    let stream = sim.device(0).stream().unwrap();
+    let mut saver = Saver::create(path).unwrap();
+    for (name, bytes) in [("first", 10_000), ("nothing", 0), ("last", 3)] {
+        let block = DeviceVec::from_slice(&numbers(bytes), &stream).unwrap();
+        saver.save(name, block.as_slice(), &stream).unwrap();
+    }
+    assert_eq!(saver.finish().unwrap(), fs::metadata(path).unwrap().len());
+}
+
+fn restored(sim: &Sim, path: &Path, name: &str) -> Result<Vec<u8>, alluvion::Error> {
+    let stream = sim.device(0).stream()?;
+    let mut saved = SavedFile::open(path)?;
+    let bytes = saved.bytes_of(name).expect("it has the block") as usize;
+    let mut block = DeviceVec::<u8>::uninit(bytes, &stream)?;
+    saved.restore(name, block.as_mut_slice(), &stream)?;
+    block.to_vec(&stream)
+}
+
+#[test]
+fn blocks_of_every_length_come_back() {
+    let (sim, folder) = (Sim::new(), Folder::new());
+    let stream = sim.device(0).stream().unwrap();
+    let lengths = [0, 1, 4095, 4096, 4097, 8 * MIB - 1, 8 * MIB, 8 * MIB + 1, 20 * MIB + 5];
+    let mut saver = Saver::create(folder.path()).unwrap();
+    for bytes in lengths {
+        let block = DeviceVec::from_slice(&numbers(bytes), &stream).unwrap();
+        saver.save(&format!("{bytes} bytes"), block.as_slice(), &stream).unwrap();
+    }
+    saver.finish().unwrap();
+
+    let elsewhere = Sim::new();
+    let saved = SavedFile::open(folder.path()).unwrap();
+    assert!(saved.blocks().map(|(_, bytes)| bytes as usize).eq(lengths));
+    for bytes in lengths {
+        assert!(restored(&elsewhere, &folder.path(), &format!("{bytes} bytes")).unwrap() == numbers(bytes), "{bytes}");
+    }
+    assert!(sim.hazards().is_empty() && elsewhere.hazards().is_empty());
+}
+
+#[test]
+fn elements_are_saved_behind_the_work_of_other_streams() {
+    let (sim, folder) = (Sim::new(), Folder::new());
+    let (computes, copies) = (sim.device(0).stream().unwrap(), sim.device(0).stream().unwrap());
+    let mut numbers = DeviceVec::<f32>::zeroed(3 * MIB, &computes).unwrap();
+    numbers.fill(2.5, &computes).unwrap();
+    let mut saver = Saver::create(folder.path()).unwrap();
+    saver.save("numbers", numbers.as_slice(), &copies).unwrap();
+    saver.finish().unwrap();
+
+    let mut saved = SavedFile::open(folder.path()).unwrap();
+    let mut back = DeviceVec::<f32>::zeroed(3 * MIB, &computes).unwrap();
+    saved.restore("numbers", back.as_mut_slice(), &copies).unwrap();
+    back.fill(7.0, &computes).unwrap();
+    saved.restore("numbers", back.as_mut_slice(), &copies).unwrap();
+    assert!(back.to_vec(&computes).unwrap().iter().all(|&number| number == 2.5));
+    assert!(sim.hazards().is_empty(), "{:?}", sim.hazards());
+}
+
+#[test]
+fn a_long_block_takes_two_buffers_of_the_host() {
+    let (sim, folder) = (Sim::new(), Folder::new());
+    let stream = sim.device(0).stream().unwrap();
+    let block = DeviceVec::<u8>::zeroed(100 * MIB, &stream).unwrap();
+    let before = sim.calls();
+    let mut saver = Saver::create(folder.path()).unwrap();
+    saver.save("zeros", block.as_slice(), &stream).unwrap();
+    let made = sim.calls() - before;
+    assert_eq!((made[Call::RegisterHost], made[Call::CopyAsync]), (2, 13));
+}
+
+#[test]
+fn there_are_no_half_files() {
+    let (sim, folder) = (Sim::new(), Folder::new());
+    let stream = sim.device(0).stream().unwrap();
+    let block = DeviceVec::<u8>::zeroed(100, &stream).unwrap();
+    let mut saver = Saver::create(folder.path()).unwrap();
+    saver.save("zeros", block.as_slice(), &stream).unwrap();
+    assert!(!folder.path().exists());
+    drop(saver);
+    assert_eq!(folder.files(), 0);
+
+    three(&sim, &folder.path());
+    let mut saver = Saver::create(folder.path()).unwrap();
+    saver.begin("half", 10).unwrap();
+    saver.write(b"half").unwrap();
+    let error = saver.finish().unwrap_err();
+    assert_eq!(error.to_string(), "length mismatch: 10 elements wanted, 4 given");
+    assert_eq!((folder.files(), SavedFile::open(folder.path()).unwrap().blocks().len()), (1, 3), "as it was");
+}
+
+#[test]
+fn what_cannot_be_written_says_so_and_where() {
+    let folder = Folder::new();
+    let nowhere = folder.0.join("no").join("folder");
+    let error = Saver::create(&nowhere).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unwritable);
+    assert!(error.to_string().contains(nowhere.to_str().unwrap()), "{error}");
+
+    // A folder has the name by the time that the file would get it.
+    let saver = Saver::create(folder.path()).unwrap();
+    fs::create_dir(folder.path()).unwrap();
+    assert_eq!(saver.finish().unwrap_err().kind(), ErrorKind::Unwritable);
+    assert_eq!(folder.files(), 1, "the temporary file is removed");
+}
+
+#[test]
+fn names_are_checked_and_nothing_is_lost() {
+    let (sim, folder) = (Sim::new(), Folder::new());
+    let stream = sim.device(0).stream().unwrap();
+    let block = DeviceVec::from_slice(&numbers(10), &stream).unwrap();
+    let mut saver = Saver::create(folder.path()).unwrap();
+    saver.save("block", block.as_slice(), &stream).unwrap();
+    for wrong in ["block", &*"n".repeat(4097)] {
+        assert_eq!(saver.save(wrong, block.as_slice(), &stream).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+    assert_eq!(saver.begin("too much", u64::MAX).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    saver.begin("dropped", 3).unwrap();
+    assert_eq!(saver.write(b"four").unwrap_err().kind(), ErrorKind::LengthMismatch);
+    assert_eq!(saver.write(b"three").unwrap_err().kind(), ErrorKind::LengthMismatch, "no block is begun");
+    saver.save("", block.as_slice(), &stream).unwrap();
+    saver.finish().unwrap();
+
+    let mut saved = SavedFile::open(folder.path()).unwrap();
+    assert!(saved.blocks().eq([("block", 10), ("", 10)]));
+    let mut small = DeviceVec::<u8>::zeroed(9, &stream).unwrap();
+    let unknown = saved.restore("blok", small.as_mut_slice(), &stream).unwrap_err();
+    assert!(unknown.to_string().contains("\"blok\""), "{unknown}");
+    assert_eq!(saved.restore("block", small.as_mut_slice(), &stream).unwrap_err().kind(), ErrorKind::LengthMismatch);
+    assert_eq!(small.to_vec(&stream).unwrap(), [0; 9], "nothing was written there");
+    assert_eq!(restored(&sim, &folder.path(), "block").unwrap(), numbers(10));
+}
+
+/// Each call of the driver fails in its turn, once while saving and once while restoring; the second try succeeds.
+#[test]
+fn a_driver_call_that_fails_loses_nothing() {
+    for call in [Call::RegisterHost, Call::CopyAsync, Call::EventRecord, Call::EventCreate] {
+        for nth in 1..4 {
+            let (sim, folder) = (Sim::new(), Folder::new());
+            let stream = sim.device(0).stream().unwrap();
+            let block = DeviceVec::from_slice(&numbers(20 * MIB), &stream).unwrap();
+            let mut saver = Saver::create(folder.path()).unwrap();
+            saver.save("before", block.slice(..5).unwrap(), &stream).unwrap();
+            sim.inject(Fault::nth(call, nth, Code::OUT_OF_MEMORY));
+            let failed = saver.save("block", block.as_slice(), &stream);
+            sim.clear_faults();
+            if failed.is_err() {
+                saver.save("block", block.as_slice(), &stream).unwrap();
+            }
+            saver.finish().unwrap();
+
+            let mut saved = SavedFile::open(folder.path()).unwrap();
+            assert!(saved.blocks().eq([("before", 5), ("block", 20 * MIB as u64)]), "{call:?}");
+            let mut back = DeviceVec::<u8>::zeroed(20 * MIB, &stream).unwrap();
+            sim.inject(Fault::nth(call, nth, Code::OUT_OF_MEMORY));
+            let failed = saved.restore("block", back.as_mut_slice(), &stream);
+            sim.clear_faults();
+            if failed.is_err() {
+                saved.restore("block", back.as_mut_slice(), &stream).unwrap();
+            }
+            assert!(back.to_vec(&stream).unwrap() == numbers(20 * MIB), "{call:?}");
+            assert!(sim.hazards().is_empty(), "{:?}", sim.hazards());
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_short_says_how_much_is_there() {
+    let (sim, folder) = (Sim::new(), Folder::new());
+    three(&sim, &folder.path());
+    let whole = fs::read(folder.path()).unwrap();
+    for bytes in (0..whole.len()).step_by(997).chain([whole.len() - 1]) {
+        fs::write(folder.path(), &whole[..bytes]).unwrap();
+        let error = SavedFile::open(folder.path()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Malformed);
+        assert!(error.to_string().contains(&format!("{bytes} ")), "{error}");
+    }
+    let error = SavedFile::open(folder.0.join("nothing")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreadable);
+    assert!(error.to_string().starts_with("unreadable: "), "{error}");
+}
+
+#[test]
+fn every_damaged_byte_is_told() {
+    let (sim, folder) = (Sim::new(), Folder::new());
+    three(&sim, &folder.path());
+    let whole = fs::read(folder.path()).unwrap();
+    // Each byte of the header, of the short block and of the table, and one of 23 of the rest.
+    for at in (0..whole.len()).filter(|&at| at < 64 || at >= 16_384 - 64 && at < 16_400 || at >= 20_480 || at % 23 == 0) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 32;
+        fs::write(folder.path(), &damaged).unwrap();
+        let read = SavedFile::open(folder.path()).and_then(|mut saved| {
+            let names: Vec<String> = saved.blocks().map(|(name, _)| name.to_owned()).collect();
+            names.iter().try_for_each(|name| {
+                let mut contents = vec![0; saved.begin(name)? as usize];
+                saved.read(&mut contents)
+            })
+        });
+        let is_between = at >= 48 && at < 4096 || (14_096..16_384).contains(&at) || (16_387..20_480).contains(&at);
+        assert_eq!(read.is_err(), !is_between, "byte {at}");
+        if let Err(error) = read {
+            assert_eq!(error.kind(), ErrorKind::Malformed, "{error}");
+        }
+    }
+    damaged_on_a_device(&sim, &folder.path(), whole);
+}
+
+fn damaged_on_a_device(sim: &Sim, path: &Path, mut file: Vec<u8>) {
+    file[5000] ^= 1;
+    fs::write(path, &file).unwrap();
+    let error = restored(sim, path, "first").unwrap_err();
+    assert!(error.to_string().contains("the contents of \"first\" are damaged"), "{error}");
+    assert_eq!(restored(sim, path, "last").unwrap(), numbers(3), "the others are as they were");
+}
+
+/// A reader that does not know the length, in parts of its own.
+#[test]
+fn contents_are_read_in_any_parts() {
+    let (sim, folder) = (Sim::new(), Folder::new());
+    three(&sim, &folder.path());
+    let mut saved = SavedFile::open(folder.path()).unwrap();
+    assert_eq!(saved.begin("first").unwrap(), 10_000);
+    let mut read = vec![0; 10_000];
+    for part in read.chunks_mut(999) {
+        saved.read(part).unwrap();
+    }
+    assert_eq!(read, numbers(10_000));
+    assert_eq!(saved.read(&mut [0]).unwrap_err().kind(), ErrorKind::LengthMismatch);
+    assert_eq!(saved.begin("nothing").unwrap(), 0);
+    saved.read(&mut []).unwrap();
+}
