@@ -49,6 +49,10 @@ pub struct Capabilities {
     pub virtual_memory: bool,
     /// The handle types that mapped pages can be exported as. A slice of a GPU may have some where pools have none.
     pub page_handle_types: HandleType,
+    /// Network cards can read and write mapped pages (GPUDirect RDMA).
+    pub page_rdma: bool,
+    /// Memory can be exported as a dma-buf.
+    pub dma_buf: bool,
     /// Other processes can open an event, as they can plain memory.
     pub shared_events: bool,
     /// Ordinary host memory can be pinned.
@@ -96,6 +100,8 @@ impl Capabilities {
             uses_host_page_tables: can(A::PageableUsesHostPageTables)?,
             virtual_memory,
             page_handle_types,
+            page_rdma: virtual_memory && can(A::PageRdma)?,
+            dma_buf: can(A::DmaBuf)?,
             shared_events: can(A::SharedEvents)?,
             host_register: can(A::HostRegister)?,
             integrated: can(A::Integrated)?,
@@ -119,6 +125,8 @@ impl fmt::Display for Capabilities {
             ("pageable memory access", self.pageable_memory_access),
             ("host page tables", self.uses_host_page_tables),
             ("virtual memory", self.virtual_memory),
+            ("pages for RDMA", self.page_rdma),
+            ("export as a dma-buf", self.dma_buf),
             ("shared events", self.shared_events),
             ("host registration", self.host_register),
             ("integrated", self.integrated),

@@ -28,6 +28,10 @@ pub enum DeviceAttribute {
     MemoryDescriptors,
     /// 1 if physical memory can be exported as fabric handles.
     MemoryFabricHandles,
+    /// 1 if physical memory can be made for network cards to read and write (GPUDirect RDMA).
+    PageRdma,
+    /// 1 if memory of the device can be exported as a dma-buf.
+    DmaBuf,
     /// 1 if pinned host memory has the same address on the device.
     UnifiedAddressing,
     /// 1 if host memory can be mapped into the device.
@@ -82,8 +86,10 @@ attribute_numbers! {
     PageableUsesHostPageTables = 100;
     VirtualMemory = 102;
     MemoryDescriptors = 103;
+    PageRdma = 110;
     MemoryPools = 115;
     PoolHandleTypes = 119;
+    DmaBuf = 124;
     SharedEvents = 125;
     MemoryFabricHandles = 128;
     HostNumaNode = 134;

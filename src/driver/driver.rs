@@ -424,6 +424,16 @@ pub unsafe trait Driver: Debug + Send + Sync {
         unknown(Call::PointerAttributes)
     }
 
+    /// Whether network cards may be given the memory that an address lies in (GPUDirect RDMA). `None` for an address that the driver
+    /// does not know. Pages are made so wherever the device has [`DeviceAttribute::PageRdma`].
+    ///
+    /// # Errors
+    ///
+    /// [`Code::NOT_FOUND`] where it cannot be asked.
+    fn is_rdma_capable(&self, address: u64) -> DriverResult<Option<bool>> {
+        unknown(Call::PointerAttributes)
+    }
+
     /// The whole allocation that an address lies in; for addresses that were mapped, what was mapped there at once or more. `None`
     /// where the driver does not know: always for addresses that [`pointer_attributes`](Self::pointer_attributes) knows nothing of.
     ///

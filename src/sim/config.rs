@@ -245,6 +245,8 @@ impl SimConfig {
             | A::MapHostMemory
             | A::HostRegister
             | A::PoolHandleTypes
+            | A::PageRdma
+            | A::DmaBuf
             | A::SharedEvents => 1,
             // Pages go out as pools do, unless it is said otherwise.
             A::MemoryDescriptors => self.attribute_of(ordinal, A::PoolHandleTypes) & 1,

@@ -349,6 +349,10 @@ unsafe impl Driver for SimDriver {
         Ok(found.map(|(info, _)| info))
     }
 
+    fn is_rdma_capable(&self, address: u64) -> DriverResult<Option<bool>> {
+        Ok(self.enter(Call::PointerAttributes, None, 0)?.is_rdma_capable(address))
+    }
+
     fn address_range(&self, address: u64) -> DriverResult<Option<AddressRange>> {
         let found = self.enter(Call::AddressRange, None, 0)?.memory_around(address);
         Ok(found.map(|(_, range)| range))

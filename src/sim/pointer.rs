@@ -2,7 +2,7 @@
 
 use super::allocation::AllocationKind;
 use super::machine::SimMachine;
-use crate::driver::{AddressRange, MemoryKind, PointerInfo};
+use crate::driver::{AddressRange, DeviceAttribute, MemoryKind, PointerInfo};
 
 impl SimMachine {
     /// The allocation or the mapping that an address lies in.
@@ -35,6 +35,14 @@ impl SimMachine {
         };
         let info = PointerInfo { kind, ordinal: Some(ordinal) };
         Some((info, AddressRange { start, bytes: bytes as usize }))
+    }
+
+    /// Whether network cards may be given the memory at an address: mapped pages, where the device makes such.
+    pub(super) fn is_rdma_capable(&self, address: u64) -> Option<bool> {
+        let (info, _) = self.memory_around(address)?;
+        let is_page = self.process.memory.is_virtual(address) && info.kind == MemoryKind::Device;
+        let can = |ordinal| self.config.attribute_of(ordinal, DeviceAttribute::PageRdma) != 0;
+        Some(is_page && info.ordinal.is_some_and(can))
     }
 
     /// The allocation of `allocate_device`, `allocate_managed`, `allocate_pinned` or `register_host` that an address lies in. `None`

@@ -71,6 +71,7 @@ fn a_slice_has_its_own_memory_and_its_own_number() {
         assert!(can.memory_pools && can.virtual_memory && can.managed_memory && can.host_register);
         assert_eq!(can.pool_handle_types, HandleType::NONE);
         assert_eq!((can.page_handle_types, can.shared_events), (HandleType::POSIX_FILE_DESCRIPTOR, false));
+        assert!(!can.page_rdma && !can.dma_buf);
         let driver = CudaDriver::load().expect("it is loaded");
         let sharing = driver.sharing().expect("libcuda has these calls");
         // The slice's, not that of the GPU.
@@ -130,6 +131,18 @@ fn a_slice_lends_pages_and_nothing_else() {
             // SAFETY: each handle is released once.
             unsafe { driver.memory_release(0, memory) }.expect("it is one");
         }
+    });
+}
+
+#[test]
+fn pages_of_a_slice_are_for_network_cards_where_it_has_such() {
+    let name = "parts::pages_of_a_slice_are_for_network_cards_where_it_has_such";
+    let [machine] = MIG;
+    in_child(name, &PART, &[machine, ("STUB_RDMA", "1")], || {
+        let (device, _) = device();
+        assert!(device.capabilities().is_ok_and(|can| can.page_rdma && !can.dma_buf));
+        // The driver refuses pages that are not for them.
+        uses("pool | mapped");
     });
 }
 

@@ -1,7 +1,7 @@
 //! A libcuda whose only device is a part of a GPU: of what the whole one can do it lacks some, and says so. Built by the test beside it.
 //!
 //! `STUB_MACHINE` is `mig` for a slice of a GPU that is partitioned (its own memory and number, no peers, no memory for other processes
-//! but pages), or `vgpu` for the share of a virtual machine (no pools, no mapping, no managed memory). Memory of the device is memory of
+//! but pages, which network cards may read if `STUB_RDMA` is set), or `vgpu` for the share of a virtual machine (no pools, no mapping, no managed memory). Memory of the device is memory of
 //! the host, and every call has done its work when it returns.
 
 #![allow(non_snake_case)]
@@ -70,6 +70,7 @@ impl Part {
             102 => self.has_pages.into(),
             // Pages as descriptors, and neither pools nor events for other processes.
             103 => self.has_pages.into(),
+            110 => std::env::var_os("STUB_RDMA").is_some().into(),
             115 => self.has_pools.into(),
             119 | 125 | 128 => 0,
             0..=133 => 0,
@@ -110,6 +111,13 @@ fn give<T>(code: c_uint, to: *mut T, value: T) -> c_uint {
         unsafe { to.write(value) };
     }
     code
+}
+
+/// Whether `CUmemAllocationProp` asks for memory that network cards may read as the device makes it: the byte behind that of the
+/// compression.
+fn is_for_rdma(properties: *const c_void) -> bool {
+    let rdma = unsafe { properties.cast::<u8>().add(25).read() };
+    part().attribute(110) == Some(rdma.into())
 }
 
 fn new_handle() -> usize {
@@ -320,8 +328,8 @@ exports! {
         free(enter_if(part().has_pools), address)
     }
 
-    fn cuMemGetAllocationGranularity(bytes: *mut usize, _properties: *const c_void, _option: c_uint) {
-        give(enter_if(part().has_pages), bytes, PAGE)
+    fn cuMemGetAllocationGranularity(bytes: *mut usize, properties: *const c_void, _option: c_uint) {
+        if is_for_rdma(properties) { give(enter_if(part().has_pages), bytes, PAGE) } else { INVALID_VALUE }
     }
     fn cuMemAddressReserve(address: *mut u64, bytes: usize, align: usize, _wish: u64, _flags: u64) {
         let code = enter_if(part().has_pages);
@@ -340,6 +348,7 @@ exports! {
     fn cuMemCreate(memory: *mut u64, bytes: usize, properties: *const [c_uint; 2], _flags: u64) {
         match enter_if(part().has_pages) {
             0 if bytes > part().bytes - USED.load(SeqCst) => OUT_OF_MEMORY,
+            0 if !is_for_rdma(properties.cast()) => INVALID_VALUE,
             // As descriptors, and as nothing else.
             0 if unsafe { *properties }[1] > 1 => INVALID_VALUE,
             0 => {

@@ -62,20 +62,23 @@ fn every_attribute_has_its_own_number() {
                 }
             }
             use DeviceAttribute::{
-                HostNumaNode, HostRegister, MemoryDescriptors, MemoryFabricHandles, PoolHandleTypes,
-                SharedEvents,
+                DmaBuf, HostNumaNode, HostRegister, MemoryDescriptors, MemoryFabricHandles, PageRdma,
+                PoolHandleTypes, SharedEvents,
             };
             match (stand_in.runtime, stand_in.major) {
                 (Runtime::Cudart, _) => assert_eq!(unknown, []),
                 (Runtime::Hip, 5) => {
                     let [pools, fabric] = [PoolHandleTypes, MemoryFabricHandles];
-                    assert_eq!(
-                        unknown,
-                        [HostRegister, MemoryDescriptors, pools, SharedEvents, fabric, HostNumaNode]
-                    );
+                    let of_cards = [HostRegister, MemoryDescriptors, PageRdma];
+                    assert_eq!(unknown[..3], of_cards);
+                    assert_eq!(unknown[3..], [pools, DmaBuf, SharedEvents, fabric, HostNumaNode]);
                 }
-                (Runtime::Hip, _) => assert_eq!(unknown, [MemoryDescriptors, SharedEvents]),
-                _ => assert_eq!(unknown, [HostRegister, SharedEvents, MemoryFabricHandles, HostNumaNode]),
+                (Runtime::Hip, _) => assert_eq!(unknown, [MemoryDescriptors, PageRdma, DmaBuf, SharedEvents]),
+                _ => {
+                    let [registers, cards] = [HostRegister, PageRdma];
+                    assert_eq!(unknown[..2], [registers, cards]);
+                    assert_eq!(unknown[2..], [DmaBuf, SharedEvents, MemoryFabricHandles, HostNumaNode]);
+                }
             }
             // Where the library does not say, registering is tried; and the kernel is asked for the node.
             if unknown.contains(&HostRegister) {

@@ -32,6 +32,22 @@ fn a_device_without_virtual_memory_says_what_to_use() {
 }
 
 #[test]
+fn pages_are_for_network_cards_where_the_device_makes_such() {
+    for can in [false, true] {
+        let config = SimConfig::default().attribute(DeviceAttribute::PageRdma, can.into());
+        let sim = Sim::with_config(config);
+        let device = sim.device(0);
+        assert!(device.capabilities().is_ok_and(|capabilities| capabilities.page_rdma == can));
+        let mapped = Mapped::new(&device).unwrap();
+        let block = mapped.allocate_sync(layout(1000)).unwrap();
+        assert_eq!(sim.sim_driver().is_rdma_capable(block.address()), Ok(Some(can)));
+        // SAFETY: the block came from this source with this layout, and nothing uses it.
+        unsafe { mapped.deallocate_sync(block, layout(1000)) };
+        assert_eq!(sim.sim_driver().is_rdma_capable(block.address()), Ok(None));
+    }
+}
+
+#[test]
 fn handle_types_that_the_device_does_not_have_are_refused() {
     let sim = Sim::new();
     let device = sim.device(0);

@@ -204,6 +204,10 @@ impl Interface for Libcuda {
         self.known_of(address)
     }
 
+    fn is_rdma_capable(&self, address: u64) -> DriverResult<Option<bool>> {
+        self.rdma_of(address)
+    }
+
     fn plain_range_around(&self, address: u64) -> DriverResult<Option<AddressRange>> {
         self.plain_range(address)
     }

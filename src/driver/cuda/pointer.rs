@@ -11,6 +11,8 @@ use crate::driver::{AddressRange, Call, Code, DriverError, DriverResult, MemoryK
 
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, `..._IS_MANAGED`, `..._DEVICE_ORDINAL`.
 const ATTRIBUTES: [c_uint; 3] = [2, 8, 9];
+/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, `..._IS_GPU_DIRECT_RDMA_CAPABLE`.
+const RDMA_ATTRIBUTES: [c_uint; 2] = [2, 15];
 /// `CU_MEMORYTYPE_DEVICE`.
 const TYPE_DEVICE: c_uint = 2;
 /// `CU_MEMORYTYPE_UNIFIED`.
@@ -45,6 +47,24 @@ impl Libcuda {
             _ => return Ok(None),
         };
         Ok(Some(PointerInfo { kind, ordinal: u32::try_from(ordinal).ok() }))
+    }
+
+    /// As [`Driver::is_rdma_capable`](crate::driver::Driver::is_rdma_capable).
+    pub(super) fn rdma_of(&self, address: u64) -> DriverResult<Option<bool>> {
+        const CALL: Call = Call::PointerAttributes;
+        let Some(get) = self.symbols.pointer_get_attributes else {
+            return Err(DriverError::new(CALL, Code::NOT_FOUND));
+        };
+        let (mut memory_type, mut is_capable): (c_uint, c_uint) = (0, 0);
+        self.in_any_context(CALL, || {
+            let mut places: [*mut c_void; 2] = [(&raw mut memory_type).cast(), (&raw mut is_capable).cast()];
+            // SAFETY:
+            // - both lists are two long.
+            // - each place is writable and as wide as its attribute: an enum, a boolean of at most four bytes.
+            // - any address may be queried.
+            unsafe { get(2, RDMA_ATTRIBUTES.as_ptr(), places.as_mut_ptr(), address) }
+        })?;
+        Ok((memory_type != 0).then_some(is_capable != 0))
     }
 
     /// As [`Driver::plain_allocation`](crate::driver::Driver::plain_allocation).

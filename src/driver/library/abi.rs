@@ -124,6 +124,12 @@ impl AllocationProp {
         }
     }
 
+    /// Memory that network cards may read and write, which the device must be able to make.
+    pub(in crate::driver) const fn for_rdma(mut self, rdma: bool) -> Self {
+        self.rdma = rdma as u8;
+        self
+    }
+
     pub(in crate::driver) const fn location(&self) -> MemLocation {
         self.location
     }

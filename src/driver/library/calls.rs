@@ -330,6 +330,10 @@ unsafe impl<L: Interface> Driver for LibraryDriver<L> {
         self.0.pointer_info(address)
     }
 
+    fn is_rdma_capable(&self, address: u64) -> DriverResult<Option<bool>> {
+        self.0.is_rdma_capable(address)
+    }
+
     answered_in! { address_range:
         fn address_range(address: u64) -> Option<AddressRange>;
     }

@@ -9,8 +9,8 @@ use super::abi::MemLocation;
 use super::exported::Descriptors;
 use super::functions::Functions;
 use crate::driver::{
-    AddressRange, Call, CaptureId, CaptureStatus, Code, DeviceAttribute, DriverResult, FillValue, HandleType,
-    Location, PointerInfo, RawStream,
+    AddressRange, Call, CaptureId, CaptureStatus, Code, DeviceAttribute, DriverError, DriverResult,
+    FillValue, HandleType, Location, PointerInfo, RawStream,
 };
 
 /// A vendor's library that has started: how it is called, how a result becomes an error, and the calls that it makes as no other does.
@@ -90,6 +90,13 @@ pub(in crate::driver) trait Interface: Debug + Send + Sync {
     /// One attribute by its number in CUDA; `None` where the library has none.
     fn attribute_by_number(&self, ordinal: u32, number: i32) -> DriverResult<Option<i32>>;
 
+    /// Whether pages can be made for network cards. Asked of the driver itself where there is one behind the library: an answer of the
+    /// library would take back an error that its thread remembers.
+    fn makes_pages_for_rdma(&self, ordinal: u32) -> bool {
+        // A device that cannot be asked makes none.
+        self.attribute(ordinal, DeviceAttribute::PageRdma).is_ok_and(|can| can != 0)
+    }
+
     /// What the library calls a code; `None` where it does not say.
     fn code_name(&self, code: Code) -> Option<String>;
 
@@ -125,6 +132,11 @@ pub(in crate::driver) trait Interface: Debug + Send + Sync {
 
     /// As [`Driver::pointer_attributes`](crate::driver::Driver::pointer_attributes).
     fn pointer_info(&self, address: u64) -> DriverResult<Option<PointerInfo>>;
+
+    /// As [`Driver::is_rdma_capable`](crate::driver::Driver::is_rdma_capable).
+    fn is_rdma_capable(&self, _address: u64) -> DriverResult<Option<bool>> {
+        Err(DriverError::new(Call::PointerAttributes, Code::NOT_FOUND))
+    }
 
     /// As [`Driver::plain_allocation`](crate::driver::Driver::plain_allocation).
     fn plain_range_around(&self, address: u64) -> DriverResult<Option<AddressRange>>;

@@ -12,9 +12,20 @@ use crate::driver::{
     Call, Code, DriverError, DriverResult, ExportedMemory, HandleType, Location, MapAccess, RawMemory,
 };
 
+/// What pages of a device are: for network cards, too, wherever it can make such, as those expect who register memory with them.
+fn properties(
+    library: &impl Interface,
+    ordinal: u32,
+    call: Call,
+    handle_types: HandleType,
+) -> DriverResult<AllocationProp> {
+    let number = library.number_for_pages(ordinal, call)?;
+    Ok(AllocationProp::new(number, handle_types).for_rdma(library.makes_pages_for_rdma(ordinal)))
+}
+
 pub(in crate::driver) fn virtual_granularity(library: &impl Interface, ordinal: u32) -> DriverResult<usize> {
     const CALL: Call = Call::VirtualGranularity;
-    let properties = AllocationProp::new(library.number_for_pages(ordinal, CALL)?, HandleType::NONE);
+    let properties = properties(library, ordinal, CALL, HandleType::NONE)?;
     library.read_with(ordinal, CALL, library.functions().get_granularity, |get, bytes| {
         // SAFETY: `bytes` is writable; `properties` is a whole `CUmemAllocationProp`.
         unsafe { get(bytes, &raw const properties, library.granularity()) }
@@ -58,7 +69,7 @@ pub(in crate::driver) fn memory_create(
 ) -> DriverResult<RawMemory> {
     const CALL: Call = Call::MemoryCreate;
     not_empty(CALL, bytes)?;
-    let properties = AllocationProp::new(library.number_for_pages(ordinal, CALL)?, handle_types);
+    let properties = properties(library, ordinal, CALL, handle_types)?;
     let memory = library.read_with(ordinal, CALL, library.functions().memory_create, |create, memory| {
         // SAFETY: `memory` is writable; `properties` is a whole `CUmemAllocationProp`; the flags must be 0.
         unsafe { create(memory, bytes, &raw const properties, 0) }

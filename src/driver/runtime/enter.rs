@@ -193,14 +193,18 @@ impl RuntimeLibrary {
     }
 
     /// The same, of the driver behind the library, which knows more attributes.
-    fn driver_attribute(&self, device: &RuntimeDevice, number: c_int) -> DriverResult<Option<c_int>> {
+    pub(super) fn driver_attribute(
+        &self,
+        device: &RuntimeDevice,
+        number: c_int,
+    ) -> DriverResult<Option<c_int>> {
         let Some(get) = self.symbols.device_get_driver_attribute else { return Ok(None) };
         let mut value = 0;
         // No attribute has a negative number. The driver takes them as the numbers of a C enum, which are not negative.
         let number = c_uint::try_from(number).unwrap_or(c_uint::MAX);
         // SAFETY: `value` is writable; the driver gave the device this number.
         let code = unsafe { get(&raw mut value, number, device.number) };
-        match self.check(Call::Attribute, code) {
+        match self.check_of_driver(Call::Attribute, code) {
             Ok(()) => Ok(Some(value)),
             Err(DriverError { code: Code::INVALID_VALUE, .. }) => Ok(None),
             Err(error) => Err(error),

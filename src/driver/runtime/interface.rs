@@ -164,6 +164,12 @@ impl Interface for RuntimeLibrary {
         named.map_or(Ok(None), |attribute| self.known_attribute(ordinal, *attribute))
     }
 
+    fn makes_pages_for_rdma(&self, ordinal: u32) -> bool {
+        let device = self.device(ordinal, Call::Attribute);
+        let can = device.and_then(|device| self.driver_attribute(device, DeviceAttribute::PageRdma.number()));
+        can.is_ok_and(|can| can.unwrap_or(0) != 0)
+    }
+
     fn code_name(&self, _: Code) -> Option<String> {
         None
     }

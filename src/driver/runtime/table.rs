@@ -228,6 +228,8 @@ attributes! {
     MemoryPools = 88 63;
     PoolHandleTypes = 91 69;
     MemoryDescriptors = - 56;
+    PageRdma = - -;
+    DmaBuf = - -;
     SharedEvents = - -;
     MemoryFabricHandles = 95 -;
     HostNumaNode = 92 -;

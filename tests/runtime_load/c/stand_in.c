@@ -644,7 +644,14 @@ typedef N(Deviceptr_t) range_t;
 static uint32_t is_of_device(const allocation_properties_t *properties) {
     if (properties->type != N(MemAllocationTypePinned) || properties->location.type != N(MemLocationTypeDevice)) return 1;
     if (properties->win32HandleMetaData || properties->allocFlags.compressionType || properties->allocFlags.usage) return 1;
-    return is_there(properties->location.id) ? 0 : 101;
+    if (!is_there(properties->location.id)) return 101;
+    /* For network cards where the device makes such pages; what is not CUDA's says nothing of them. */
+    int rdma = 0;
+#if defined CUDART
+    uint32_t code = attribute(&rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, properties->location.id);
+    if (code) return code;
+#endif
+    return properties->allocFlags.gpuDirectRDMACapable == (unsigned char)rdma ? 0 : 1;
 }
 
 static uint64_t types_of(const allocation_properties_t *properties) {
@@ -773,6 +780,8 @@ static CUresult cuDeviceGetAttribute(int *value, unsigned int number, CUdevice d
     switch (number) {
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED: return attribute(value, (int)number, device);
     }
     int known = attribute_in_cuda((int)number);

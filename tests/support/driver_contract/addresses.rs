@@ -98,6 +98,11 @@ pub(crate) fn an_address_of_a_pool_or_a_mapping_is_the_devices(driver: &dyn Driv
         assert!(holds(found, address, unit), "{found:?}");
         assert_eq!(plain(driver, address), None);
         assert_eq!(plain(driver, reserved.address), None, "nothing is mapped there");
+        // Where it can be asked: pages are for network cards, too, wherever the device makes such.
+        if let Ok(is_capable) = driver.is_rdma_capable(address) {
+            assert_eq!(is_capable, Some(has(driver, DeviceAttribute::PageRdma)));
+            assert_eq!(driver.is_rdma_capable(1), Ok(None));
+        }
         reserved.unmap(unit, unit).expect("it is mapped");
         release(driver, memory);
     }
