@@ -115,6 +115,8 @@ pub enum Cause {
     Full,
     /// The upstream has no more, and other users of it have more than this suballocator.
     Others,
+    /// The suballocator is [frozen](crate::suballoc::SuballocBook::freeze): what it has is all that it will have.
+    Frozen,
 }
 
 impl OutOfMemory {
@@ -217,6 +219,7 @@ impl Cause {
             Self::Full if is_of_suballocator => "all is in use here, and the upstream has no more",
             Self::Full => "there is no more",
             Self::Others => "the upstream has no more, and others have most of it",
+            Self::Frozen => "it is frozen, and takes no more memory",
         }
     }
 }

@@ -93,6 +93,7 @@ all!([SavedFile, Saver] are [Send Sync] not [Clone]);
 all!([Asleep<'static, DeviceVec<f32>>] are [Send Sync] not [Clone]);
 all!([Sleeper<'static, Mapped>, StackSleeper, SleepRecord<'static>] are [Send Sync] not [Clone]);
 all!([SleepConfig<'static>, Kept<'static>] are [Send Sync Clone] not [Copy]);
+all!([SegmentHooks] are [Send Sync Clone] not [Copy]);
 all!([Tagged<'static>] are [Send Sync Copy]);
 all!([DeviceVec<f32, &'static Cuda>, DeviceVec<f32, ResourceRef<'static>>] are [Send Sync] not [Clone]);
 all!([DeviceSlice<'static, u8>, DeviceSliceMut<'static, u8>] are [Send Sync]);

@@ -24,6 +24,7 @@ mod out_of_memory;
 mod page_books;
 mod paged;
 mod pages;
+mod segments;
 mod sleep;
 mod sleep_copies;
 mod sleep_meanwhile;

@@ -110,7 +110,7 @@ fn is_zero(number: &u64) -> bool {
 /// What was known of the request that failed.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(crate) struct Report {
-    /// `limit`, `fragmentation`, `pending`, `full` or `others`.
+    /// `limit`, `fragmentation`, `pending`, `full`, `others` or `frozen`.
     pub(crate) cause: String,
     pub(crate) requested_bytes: u64,
     pub(crate) stream: Option<String>,

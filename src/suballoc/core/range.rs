@@ -207,6 +207,35 @@ impl Core {
         self.ranges.note_frontiers();
     }
 
+    /// Adds a range that a page fills, but for the last page, which is never mapped: one free, unowned block.
+    pub(crate) fn add_page(&mut self, page: Extent, page_units: u32) {
+        self.add_range(page.address, page.units + page_units, page_units);
+        let Some(&id) = self.ranges.absent.get(&page.address) else { return };
+        self.detach(id);
+        let guard = self.nodes.cut(id, page.units);
+        self.attach(guard);
+        self.nodes[id].holder = Owner::UNOWNED;
+        self.attach(id);
+        self.ranges.insert(page);
+        self.segments.gain(page.units);
+    }
+
+    /// Takes the ranges out without memory, in which no block sleeps.
+    pub(crate) fn take_empty_ranges(&mut self) -> Vec<Segment> {
+        let is_empty = |&(range, first): &(Segment, Id)| {
+            let BlockNode { units, holder, .. } = self.nodes[first];
+            holder == Owner::ABSENT && units == range.units
+        };
+        let empty: Vec<(Segment, Id)> = self.segments.iter().filter(is_empty).collect();
+        for &(range, first) in &empty {
+            self.detach(first);
+            self.nodes.take(first);
+            self.segments.remove_addresses(range.address);
+            self.ranges.starts.remove(&range.address);
+        }
+        empty.into_iter().map(|(range, _)| range).collect()
+    }
+
     /// The number of extents that are mapped.
     pub(crate) fn extents(&self) -> usize {
         self.ranges.extents.len()

@@ -73,6 +73,11 @@ impl Segments {
         debug_assert!(replaced.is_none(), "a segment at {:#x} twice", segment.address);
     }
 
+    /// Removes addresses without memory.
+    pub(super) fn remove_addresses(&mut self, address: u64) {
+        self.by_address.remove(&address);
+    }
+
     /// Counts memory that is mapped.
     pub(super) fn gain(&mut self, units: u32) {
         self.units += u64::from(units);

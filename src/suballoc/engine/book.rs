@@ -20,6 +20,7 @@ use super::largest::Largest;
 use super::requester::Requester;
 use super::sleeping::Sleepers;
 use super::spill::spill_all;
+use super::telling::Told;
 use crate::device::Device;
 use crate::driver::DriverResult;
 use crate::nvtx;
@@ -77,10 +78,11 @@ pub(super) struct Inner {
     pub(super) moves: u64,
     pub(super) moved: u64,
     pub(super) sleepers: Sleepers,
+    pub(super) told: Told,
 }
 
 impl Inner {
-    fn new(claim_units: u32) -> Self {
+    fn new(claim_units: u32, told: Told) -> Self {
         Self {
             core: if claim_units > 0 { Core::keeping_apart() } else { Core::new() },
             pledged: 0,
@@ -97,6 +99,7 @@ impl Inner {
             moves: 0,
             moved: 0,
             sleepers: Sleepers::default(),
+            told,
         }
     }
 }
@@ -233,7 +236,7 @@ impl Layer for SuballocBook {
 impl SuballocBook {
     pub(super) fn new(
         device: &Device,
-        config: EngineConfig,
+        mut config: EngineConfig,
         page_units: u32,
         has_aliases: bool,
         kind: Kind,
@@ -244,7 +247,8 @@ impl SuballocBook {
         let maximum_units = units - units.checked_rem(page_units.into()).unwrap_or(0);
         let checked = config.checked.unwrap_or_else(|| device.machine().checks_frees());
         let record = Record::new(kind, text, device, maximum_units.saturating_mul(UNIT));
-        let shown = Shown::new(Inner::new(config.claim_units), record);
+        let told = Told::new(config.segment_hooks.take());
+        let shown = Shown::new(Inner::new(config.claim_units, told), record);
         Self {
             device: device.clone(),
             maximum_units,

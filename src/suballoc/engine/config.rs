@@ -2,7 +2,7 @@
 
 use crate::relief::Handlers;
 use crate::suballoc::snapshot::SnapshotFiles;
-use crate::suballoc::{Growth, PageBudget, Reuse};
+use crate::suballoc::{Growth, PageBudget, Reuse, SegmentHooks};
 
 /// The least slack is this part of the peak, so that a page of a 16th of it is no shorter than 1/512 of the peak. That is as long as pages
 /// were before they were held against the budget. A budget of 1.05 leaves more.
@@ -29,6 +29,9 @@ pub(in crate::suballoc) struct EngineConfig {
     /// Grows in place, if the upstream has pages.
     pub(in crate::suballoc) in_place: bool,
     pub(in crate::suballoc) page_budget: Option<PageBudget>,
+    /// Segments never change while they live, and are as long as this at least. Over pages each is one page.
+    pub(in crate::suballoc) segment_bytes: Option<usize>,
+    pub(in crate::suballoc) segment_hooks: Option<SegmentHooks>,
 }
 
 impl Default for EngineConfig {
@@ -47,6 +50,8 @@ impl Default for EngineConfig {
             snapshots: None,
             in_place: false,
             page_budget: None,
+            segment_bytes: None,
+            segment_hooks: None,
         }
     }
 }

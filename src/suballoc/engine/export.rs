@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "exports segments and pages of the upstream")]
 
 use super::Engine;
-use super::grow::segment_layout;
+use super::taking::segment_layout;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Export, Layout, Page, Resource, no_export, require_few_pages};
 use crate::suballoc::core::Around;

@@ -6,10 +6,8 @@ use smallvec::SmallVec;
 
 use super::Engine;
 use super::book::{Inner, Request, SuballocBook};
-use super::events::event;
 use super::slow_path::Attempt;
 use crate::error::Error;
-use crate::nvtx;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::suballoc::Growth;
 use crate::suballoc::core::{Owned, Segment};
@@ -99,9 +97,10 @@ impl<U: Resource> Engine<U> {
         growth: Growth,
         attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
-        if self.book.page_units > 0 {
+        if self.book.moves_pages() {
             return self.grow_or_move(request, growth, attempt);
         }
+        self.book.require_outside_of_hooks()?;
         if growth == Growth::Spare {
             self.book.disown_completed_of(request);
         }
@@ -137,7 +136,10 @@ impl<U: Resource> Engine<U> {
     fn pledge(&self, inner: &mut Inner, request: &Request<'_>, growth: Growth, turn: usize) -> Pledge {
         let reserved = inner.core.reserved_units();
         let room = self.book.room(inner);
-        let need = request.need_within(room);
+        let need = self.whole_units(request.need_within(room));
+        if inner.told.is_frozen {
+            return Pledge::NoRoom;
+        }
         let others_may_do =
             if need <= room { turn == 0 && inner.pledged >= need } else { inner.pledged + inner.leaving > 0 };
         if others_may_do && turn + 1 < TURNS && !inner.is_calling() {
@@ -146,6 +148,8 @@ impl<U: Resource> Engine<U> {
         if need > room {
             return Pledge::NoRoom;
         }
+        let whole =
+            self.book.config.segment_bytes.map(|bytes| self.whole_units((bytes / Layout::MIN_ALIGN) as u64));
         let units = match growth {
             Growth::Exact => need,
             Growth::Step(bytes) => need.max((bytes / Layout::MIN_ALIGN) as u64),
@@ -154,11 +158,16 @@ impl<U: Resource> Engine<U> {
             Growth::Spare if self.book.maximum_units <= SMALL_MAXIMUM => room,
             Growth::Spare => spare(need, reserved),
         };
+        let units = match whole {
+            Some(whole) if growth != Growth::Exact => need.next_multiple_of(whole),
+            _ => units,
+        };
         let most = room.min(u64::from(u32::MAX));
         let mut units = units.min(most);
         let is_alone = inner.pledged + inner.leaving == 0;
         let mut old = Old::new();
-        if growth == Growth::Spare {
+        // Where segments stay, somebody may have registered them, and would have to begin anew.
+        if growth == Growth::Spare && whole.is_none() {
             // Each is shorter than the request.
             let given = self.book.take_free_segments(inner, need - 1, units, &mut old);
             units = units.max(given).min(most);
@@ -175,13 +184,14 @@ impl<U: Resource> Engine<U> {
         request: &Request<'_>,
         attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
-        if self.book.page_units > 0 {
+        if self.book.moves_pages() {
             return self.grow_or_move(request, Growth::Exact, attempt);
         }
-        let need = request.need();
+        self.book.require_outside_of_hooks()?;
+        let need = self.whole_units(request.need());
         {
             let mut inner = self.book.lock();
-            if need > self.book.room(&inner).min(u64::from(u32::MAX)) {
+            if inner.told.is_frozen || need > self.book.room(&inner).min(u64::from(u32::MAX)) {
                 return Ok(None);
             }
             inner.pledged += need;
@@ -200,25 +210,30 @@ impl<U: Resource> Engine<U> {
         attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
         for segment in old {
-            self.return_leaving(segment);
+            self.return_unless_refused(segment);
         }
-        let need = request.need();
+        let need = self.whole_units(request.need()).min(pledged);
         let mut units = pledged;
         let refused = loop {
             let taken = self.take_segment(units as u32);
             // The upstream may be a user's, and may have forked.
             self.book.require_same_process()?;
             match taken {
-                Ok(address) => {
+                Ok(taken) => {
+                    if let Err(refused) = self.admit(taken) {
+                        break refused;
+                    }
                     let served = self.book.serve_with(request, &[], |inner| {
-                        inner.core.add_segment(address, units as u32);
+                        taken.enter(&mut inner.core, self.book.page_units);
                         inner.pledged -= pledged;
                         inner.end_call();
                         self.book.note_reserved(inner);
                     });
                     return Ok(served);
                 }
-                Err(error) if error.is_out_of_memory() && units > need => units = (units / 2).max(need),
+                Err(error) if error.is_out_of_memory() && units > need => {
+                    units = self.whole_units(units / 2).max(need)
+                }
                 Err(error) => break error,
             }
         };
@@ -233,47 +248,6 @@ impl<U: Resource> Engine<U> {
         }
         attempt.refused = Some(refused);
         Ok(None)
-    }
-
-    /// Allocates a segment of the upstream, ready for every stream.
-    pub(super) fn take_segment(&self, units: u32) -> Result<u64, Error> {
-        let layout = segment_layout(units)?;
-        self.note_upstream_call();
-        let taken = {
-            let _range = nvtx::range(c"grow", layout.bytes());
-            self.upstream.allocate_sync(layout)
-        };
-        let block = match taken {
-            Ok(block) => block,
-            Err(error) => {
-                event!(bytes = layout.bytes(), error = %error, "growth refused");
-                return Err(error);
-            }
-        };
-        event!(bytes = layout.bytes(), address = block.address(), "grow");
-        if block.is_aligned_to(Layout::MIN_ALIGN) {
-            self.announce_memory(block.address(), layout.bytes());
-            return Ok(block.address());
-        }
-        // SAFETY: the block came from this resource with this layout just now, and nobody has seen it.
-        unsafe { self.upstream.deallocate_sync(block, layout) };
-        Err(Error::unsupported(
-            "a suballocator over this upstream",
-            "its memory is not aligned to 256 bytes, which its contract promises",
-            "mend the upstream",
-        ))
-    }
-
-    /// Takes the first segment, when the suballocator is made.
-    pub(in crate::suballoc) fn take_initial(&self, units: u32) -> Result<(), Error> {
-        if self.book.page_units > 0 {
-            return self.map_initial(units);
-        }
-        let address = self.take_segment(units)?;
-        let mut inner = self.book.lock();
-        inner.core.add_segment(address, units);
-        self.book.note_reserved(&mut inner);
-        Ok(())
     }
 }
 
@@ -325,9 +299,4 @@ impl SuballocBook {
         self.note_reserved(inner);
         given
     }
-}
-
-/// The layout of a segment, for its allocation and its free.
-pub(super) fn segment_layout(units: u32) -> Result<Layout, Error> {
-    Layout::from_bytes(units as usize * Layout::MIN_ALIGN)
 }

@@ -27,6 +27,8 @@ mod sleeping;
 mod slow_path;
 mod spill;
 mod strategy;
+mod taking;
+mod telling;
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -64,7 +66,8 @@ impl<U: Resource> Engine<U> {
     pub(super) fn new(upstream: U, config: EngineConfig) -> Self {
         let pages = upstream.pages().filter(|_| config.in_place);
         let page_units = pages.map_or(0, |pages| (pages.page_bytes() / Layout::MIN_ALIGN) as u32);
-        let has_aliases = pages.is_some_and(Pages::may_alias);
+        // Segments that stay what they are have one page each, at one address.
+        let has_aliases = config.segment_bytes.is_none() && pages.is_some_and(Pages::may_alias);
         let text = Text::of(format_args!("{} > {}", config.name, Describe::new(&upstream)));
         let book =
             SuballocBook::new(upstream.device(), config, page_units, has_aliases, Kind::Suballocator, text);

@@ -21,8 +21,8 @@ impl<U: Resource> Engine<U> {
         let Some(address) = DevicePtr::new(range.address) else { return };
         self.withdraw_memory(range.address, range.units as usize * Layout::MIN_ALIGN);
         self.note_upstream_call();
-        // SAFETY: `reserve_range` got the range of so many bytes from this upstream; nothing is mapped in it, and the core
-        // hands nothing of it out: it never knew the range, or has ended.
+        // SAFETY: `reserve_range` or `map_segment` got the range of so many bytes from this upstream; nothing is mapped in it, and the
+        // core hands nothing of it out: it never knew the range, no longer knows it, or has ended.
         unsafe { pages.unreserve(address, range.units as usize * Layout::MIN_ALIGN) };
     }
 
@@ -32,7 +32,7 @@ impl<U: Resource> Engine<U> {
         // SAFETY:
         // - the page was created here, and is mapped nowhere, or at aliases of it, where the upstream's pages may have them.
         // - the addresses are in a gap of a range of this upstream, which no other thread maps: its node is moving, or the
-        //   page is given up, and busy.
+        //   page is given up, and busy; or the core does not know the range yet.
         unsafe { pages.map(page_of(extent), at) }
     }
 
@@ -52,9 +52,9 @@ impl<U: Resource> Engine<U> {
         self.note_upstream_call();
         // SAFETY:
         // - the core says that the page is mapped there, and no other thread unmaps it: its node is moving, or the
-        //   suballocator ends, or the page is given up, and busy.
+        //   suballocator ends, or the page is given up, and busy; or `map_segment` mapped it, and the core does not know it yet.
         // - no work uses it there: it is an alias, on absent addresses; or no block of it is out, it is in no cache, and all that ever used it is over on the device,
-        //   because it is unowned, or the block sleeps; at the end the caller has waited for it.
+        //   because it is unowned, or the block sleeps, or nobody has seen it; at the end the caller has waited for it.
         let answer = unsafe { pages.unmap(page_of(extent), at) };
         event!(bytes = page_of(extent).bytes(), address = extent.address, unmapped = answer.is_ok(), "unmap");
         answer
@@ -83,7 +83,8 @@ impl<U: Resource> Engine<U> {
     }
 
     /// Unmaps free pages, which no search finds, with their aliases, and releases them. Returns those that stay as they were, because the
-    /// driver does not unmap them or an alias of them, with the first error, or because another thread is unmapping one.
+    /// driver does not unmap them or an alias of them, with the first error, because another thread is unmapping one, or because a hook
+    /// does not let go of them.
     pub(super) fn give_back(
         &self,
         pages: &dyn Pages,
@@ -107,7 +108,7 @@ impl<U: Resource> Engine<U> {
         }
         let mut kept = Vec::new();
         for &extent in extents {
-            if kept_numbers.contains(&extent.number) {
+            if kept_numbers.contains(&extent.number) || !self.book.let_go_of_page(extent) {
                 kept.push(extent);
                 continue;
             }
@@ -115,6 +116,7 @@ impl<U: Resource> Engine<U> {
             if unmapped.is_ok() {
                 self.release(pages, extent);
             } else {
+                self.book.tell_of_page_again(extent);
                 kept.push(extent);
             }
             answer = answer.and(unmapped);

@@ -143,6 +143,9 @@ impl SuballocBook {
         let owner = self.cache(&mut inner.core, id).owner();
         let reach = of_owners(&inner.core, reach);
         let units = request.want.units();
+        if inner.told.is_frozen {
+            return PagePlan::NoRoom;
+        }
         if inner.core.wants_short_range() {
             return PagePlan::Reserve { is_short: true };
         }
@@ -594,6 +597,7 @@ impl<U: Resource> Engine<U> {
             let mut inner = self.book.lock();
             // In one step: of two threads that trim, each counts what the other has taken.
             let surplus = inner.core.reserved_units().saturating_sub(keep_units);
+            let surplus = if inner.told.is_frozen { 0 } else { surplus };
             let old = inner.core.take_pages(surplus, surplus);
             inner.leaving += units_of(&old);
             inner.begin_call();
@@ -615,8 +619,12 @@ impl<U: Resource> Engine<U> {
                 inner.core.finish_unmapping(extent);
             }
         }
+        // Where a page fills its range, the addresses go with it.
+        let empty = if self.book.moves_pages() { Vec::new() } else { inner.core.take_empty_ranges() };
         inner.end_call();
         self.book.note_reserved(&mut inner);
+        drop(inner);
+        empty.into_iter().for_each(|range| self.unreserve(pages, range));
         gone
     }
 
@@ -642,6 +650,8 @@ impl<U: Resource> Engine<U> {
             let mut is_empty = parts_of(&stuck, &[(address, units)]).is_empty();
             for (extent, is_lost) in drained.extents {
                 let is_lost = is_lost || is_of_graph(extent.address, extent.end());
+                // What a hook does not let go of is leaked, too.
+                let is_lost = is_lost || !self.book.let_go_of_page(extent);
                 if is_lost || self.unmap(pages, extent).is_err() {
                     is_empty = false;
                 } else if !is_stuck(extent) {

@@ -7,8 +7,7 @@ use super::book::{Inner, Request, SuballocBook, of_owners};
 use super::requester::Requester;
 use super::slow_path::Attempt;
 use crate::driver::MemoryInfo;
-use crate::error::Error;
-use crate::error::OutOfMemory;
+use crate::error::{Cause, Error, OutOfMemory};
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::stream::{Stamp, StreamId, StreamRef};
 use crate::suballoc::core::{Cache, Owner, SeenState, Want};
@@ -255,14 +254,16 @@ impl<U: Resource> Engine<U> {
     }
 
     pub(super) fn report(&self, request: &Request<'_>, attempt: &Attempt) -> OutOfMemory {
+        let is_frozen = self.book.is_frozen();
         let report = OutOfMemory {
             attempt: attempt.attempt,
             maximum_bytes: self.maximum_bytes(),
-            upstream_memory: self.upstream.memory_info().ok(),
+            upstream_memory: if is_frozen { None } else { self.upstream.memory_info().ok() },
             upstream_error: attempt.refused.clone(),
             ..self.figures(request.layout, request.requester)
         };
-        report.explained()
+        let report = report.explained();
+        if is_frozen { OutOfMemory { cause: Cause::Frozen, ..report } } else { report }
     }
 
     /// The most that it may reserve of its upstream, if there is a limit.

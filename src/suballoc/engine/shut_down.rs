@@ -4,7 +4,8 @@
 
 use super::Engine;
 use super::events::event;
-use super::grow::segment_layout;
+use super::taking::segment_layout;
+use super::telling::view_of;
 use crate::error::Error;
 use crate::nvtx;
 use crate::resource::{DevicePtr, Layout, Resource};
@@ -19,14 +20,23 @@ impl<U: Resource> Engine<U> {
         self.book.require_same_process()?;
         let mut gone = 0;
         let mut collected = Ok(());
+        if self.book.is_frozen() || self.book.is_within_hooks() {
+            return Ok(gone);
+        }
         if self.reserved_bytes() > keep_bytes {
             self.close_open_ends();
             let _ = self.book.settle_copies();
             collected = self.collect();
             let keep_units = keep_bytes.div_ceil(Layout::MIN_ALIGN) as u64;
-            while let Some(bytes) = self.return_segment(keep_units) {
-                gone += bytes;
+            // Those that a hook does not let go of are out of the core until the end: else each would be the next one again.
+            let mut refused = Vec::new();
+            while let Some(segment) = self.take_surplus(keep_units) {
+                match self.let_go_of(segment) {
+                    true => gone += self.return_leaving(segment).unwrap_or(0),
+                    false => refused.push(segment),
+                }
             }
+            refused.into_iter().for_each(|segment| self.keep_leaving(segment));
             gone += self.trim_pages(keep_units);
         }
         // The bytes kept here count against what the upstream may keep.
@@ -61,21 +71,47 @@ impl<U: Resource> Engine<U> {
 
     /// Returns one empty, unowned segment to the upstream, if `keep_units` are left without it. Returns its bytes.
     pub(super) fn return_segment(&self, keep_units: u64) -> Option<usize> {
-        let segment = {
-            let mut inner = self.book.lock();
-            // In one step: of two threads that return segments, each counts what the other has taken.
-            let surplus = inner.core.reserved_units().saturating_sub(keep_units);
-            let segment = inner.core.take_segment(surplus)?;
-            inner.leaving += u64::from(segment.units);
-            inner.begin_call();
-            self.book.note_reserved(&mut inner);
-            segment
-        };
-        self.return_leaving(segment)
+        let segment = self.take_surplus(keep_units)?;
+        self.return_unless_refused(segment)
+    }
+
+    /// Takes one empty, unowned segment out of the core, if `keep_units` are left without it, and counts it as leaving.
+    fn take_surplus(&self, keep_units: u64) -> Option<Segment> {
+        // A hook may have forked.
+        let mut inner = self.book.lock_unless_forked().filter(|inner| !inner.told.is_frozen)?;
+        // In one step: of two threads that return segments, each counts what the other has taken.
+        let surplus = inner.core.reserved_units().saturating_sub(keep_units);
+        let segment = inner.core.take_segment(surplus)?;
+        inner.leaving += u64::from(segment.units);
+        inner.begin_call();
+        self.book.note_reserved(&mut inner);
+        Some(segment)
+    }
+
+    /// Returns a segment that is out of the core and counted as leaving, unless a hook does not let go of it.
+    pub(super) fn return_unless_refused(&self, segment: Segment) -> Option<usize> {
+        if self.let_go_of(segment) {
+            return self.return_leaving(segment);
+        }
+        self.keep_leaving(segment);
+        None
+    }
+
+    fn let_go_of(&self, segment: Segment) -> bool {
+        view_of(segment.address, segment.units).is_none_or(|segment| self.book.let_go(segment, None))
+    }
+
+    /// Gives a segment back to the core that is counted as leaving.
+    fn keep_leaving(&self, segment: Segment) {
+        let Some(mut inner) = self.book.lock_unless_forked() else { return };
+        inner.leaving -= u64::from(segment.units);
+        inner.core.add_segment(segment.address, segment.units);
+        inner.end_call();
+        self.book.note_reserved(&mut inner);
     }
 
     /// Returns to the upstream a segment that is out of the core and counted as leaving.
-    pub(super) fn return_leaving(&self, segment: Segment) -> Option<usize> {
+    fn return_leaving(&self, segment: Segment) -> Option<usize> {
         let bytes = self.deallocate_segment(segment);
         // Only now: until the call has ended, the maximum counts the segment. The upstream may be a user's, and may
         // have forked.
@@ -86,16 +122,17 @@ impl<U: Resource> Engine<U> {
     }
 
     /// Deallocates a segment that `take_segment` of the core has returned.
-    fn deallocate_segment(&self, segment: Segment) -> Option<usize> {
+    pub(super) fn deallocate_segment(&self, segment: Segment) -> Option<usize> {
         let layout = segment_layout(segment.units).ok()?;
         let block = DevicePtr::new(segment.address)?;
         self.withdraw_memory(segment.address, layout.bytes());
         self.note_upstream_call();
         let _range = nvtx::range(c"trim", layout.bytes());
         // SAFETY:
-        // - the block came from this upstream, with this layout: `take_segment` of the core names what `add_segment` was told.
+        // - the block came from this upstream, with this layout: `take_segment` of the core names what `add_segment` was told, or
+        //   of the engine what it got.
         // - it is used no more: no block of it is out, it is in no cache, and all that ever used it is over on the
-        //   device, because it is unowned.
+        //   device, because it is unowned; or nobody has seen it.
         unsafe { self.upstream.deallocate_sync(block, layout) };
         event!(bytes = layout.bytes(), address = segment.address, "trim");
         Some(layout.bytes())
@@ -143,6 +180,8 @@ impl<U: Resource> Drop for Engine<U> {
         for (Segment { address, units }, is_lost) in segments {
             let end = address + u64::from(units) * Layout::MIN_ALIGN as u64;
             let is_lost = is_lost || is_of_graph(address, end);
+            // What a hook does not let go of is leaked, too.
+            let is_lost = is_lost || !self.let_go_of(Segment { address, units });
             // The last use of a block in it has no known order: a stream captures, or ended in a capture, or the
             // context is lost. The segment is leaked.
             let layout = segment_layout(units).ok().filter(|_| !is_lost);

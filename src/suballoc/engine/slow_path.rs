@@ -129,6 +129,9 @@ impl<U: Resource> Engine<U> {
     #[cold]
     #[inline(never)]
     pub(super) fn serve_beyond_upstream(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
+        if self.book.is_frozen() {
+            return Ok(None);
+        }
         let Ok(memory) = self.upstream.memory_info() else { return Ok(None) };
         // The upstream may be the user's, and have forked.
         self.book.require_same_process()?;
@@ -196,14 +199,18 @@ impl<U: Resource> Engine<U> {
         request: &Request<'_>,
         attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
-        if self.book.page_units > 0 {
+        if self.book.moves_pages() {
             // Blocks that were freed beside copies may be free now.
             let _ = self.book.settle_copies();
             let grown = self.grow_or_move(request, Growth::Exact, attempt)?;
             return Ok(grown.or_else(|| self.book.serve_elsewhere(request)));
         }
         let room = |book: &SuballocBook| book.room(&book.lock());
+        self.book.require_outside_of_hooks()?;
         let mut gone = 0;
+        if self.book.page_units > 0 && (attempt.refused.is_some() || room(&self.book) < request.need()) {
+            gone += self.trim_pages(0);
+        }
         // If the upstream refused, room under the maximum is not enough: every empty segment goes.
         while attempt.refused.is_some() || room(&self.book) < request.need() {
             match self.return_segment(0) {

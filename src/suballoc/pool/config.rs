@@ -8,7 +8,7 @@ use crate::relief::Relief;
 use crate::resource::Layout;
 use crate::suballoc::engine::EngineConfig;
 use crate::suballoc::snapshot::SnapshotFiles;
-use crate::suballoc::{Growth, PageBudget, Reuse};
+use crate::suballoc::{Growth, PageBudget, Reuse, SegmentHooks};
 
 /// How a [`Pool`](super::Pool) grows, shares and ends.
 ///
@@ -71,6 +71,41 @@ impl PoolConfig {
     /// more memory, or no room under the [maximum](Self::maximum).
     pub fn budget(mut self, limit: PageBudget) -> Self {
         self.engine.page_budget = Some(limit);
+        self
+    }
+
+    /// Takes whole segments of this many bytes, or a multiple where a request needs more, which stay what they are as long as they live:
+    /// one allocation of the upstream each, or one page, which nothing is ever moved to or from. What registers memory, such as a
+    /// network card's driver or NCCL, may do so once for each segment: see [`SegmentHooks`]. Takes the place of
+    /// [`growth`](Self::growth); rounded up to whole pages of the device, 2 MiB. Where there is not as much memory, a segment is shorter.
+    ///
+    /// Default: no. Over an upstream with [pages](crate::resource::Pages) memory is mapped piece by piece then, and moves.
+    ///
+    /// ```
+    /// use alluvion::source::Mapped;
+    /// use alluvion::suballoc::SuballocBook;
+    /// use alluvion::{DeviceVec, PoolConfig, ResourceExt, Sim};
+    ///
+    /// let sim = Sim::new();
+    /// let stream = sim.device(0).stream()?;
+    /// let pool = Mapped::new(&sim.device(0))?.pool(PoolConfig::default().registered(16 << 20))?;
+    /// let _numbers = DeviceVec::<f32, _>::zeroed_in(1000, &stream, &pool)?;
+    /// let _more = DeviceVec::<f32, _>::zeroed_in(5 << 20, &stream, &pool)?;
+    /// let bytes: Vec<usize> = pool.segments().iter().map(|segment| segment.bytes).collect();
+    /// assert_eq!(bytes.iter().sum::<usize>(), 48 << 20);
+    /// assert_eq!(bytes.len(), 2, "the second request is longer than a segment");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    pub fn registered(mut self, segment_bytes: usize) -> Self {
+        self.engine.segment_bytes = Some(segment_bytes);
+        self
+    }
+
+    /// Has these hooks told of every segment, from the first one on. Default: none.
+    ///
+    /// Over an upstream with [pages](crate::resource::Pages) the pool has to be [registered](Self::registered).
+    pub fn segment_hooks(mut self, hooks: SegmentHooks) -> Self {
+        self.engine.segment_hooks = Some(hooks);
         self
     }
 
@@ -207,6 +242,20 @@ impl PoolConfig {
                 "a growth step below 256 bytes",
                 "no segment is smaller",
                 "pass a step of 2 MiB or more, or `Growth::Exact`",
+            ));
+        }
+        if self.engine.segment_bytes.is_some() && self.engine.page_budget.is_some() {
+            return Err(Error::invalid_argument(
+                "a budget for a registered pool",
+                "its pages do not move",
+                "leave one of the two out",
+            ));
+        }
+        if self.engine.segment_bytes == Some(0) {
+            return Err(Error::invalid_argument(
+                "registered segments of no bytes",
+                "a segment is whole pages",
+                "pass the bytes of a segment, such as 64 MiB",
             ));
         }
         self.engine.page_budget.map_or(Ok(()), PageBudget::validate)

@@ -16,7 +16,7 @@ use core::fmt;
 use super::core::MAX_UNITS;
 use super::engine::resource_by_engine;
 use super::engine::{Engine, EngineConfig};
-use super::{Snapshot, Status};
+use super::{SegmentHooks, SegmentView, Snapshot, Status};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
@@ -95,6 +95,9 @@ pub struct Pool<U: Resource = AnyResource> {
     id: ResourceId,
 }
 
+/// The page of device memory.
+const DEVICE_PAGE: usize = 2 << 20;
+
 static_assertions::assert_impl_all!(Pool<crate::source::Cuda>: Send, Sync, DeviceAccessible);
 static_assertions::assert_not_impl_any!(Pool<crate::source::Cuda>: HostAccessible);
 static_assertions::assert_impl_all!(Pool<crate::source::Pinned>: HostAccessible);
@@ -146,8 +149,21 @@ impl<U: Resource> Pool<U> {
                 most - most % upstream.pages().map_or(Layout::MIN_ALIGN, Pages::page_bytes);
         }
         config.validate()?;
-        if let Some(pages) = upstream.pages() {
-            config.validate_over_pages(pages.page_bytes())?;
+        let page_bytes = upstream.pages().map(Pages::page_bytes);
+        // Segments that stay are whole pages of the device.
+        let whole = config.engine.segment_bytes.map(|_| DEVICE_PAGE.max(page_bytes.unwrap_or(0)));
+        if let Some(page_bytes) = whole.or(page_bytes) {
+            config.validate_over_pages(page_bytes)?;
+        }
+        if let Some(whole) = whole {
+            config.engine.maximum_bytes -= config.engine.maximum_bytes % whole;
+        }
+        if page_bytes.is_some() && whole.is_none() && config.engine.segment_hooks.is_some() {
+            return Err(Error::invalid_argument(
+                "hooks of segments over pages that move",
+                "no segment stays what it is",
+                "make the pool with `registered`",
+            ));
         }
         let initial_units = config.initial_units()?;
         let engine = Engine::new(upstream, EngineConfig { name: "Pool", in_place: true, ..config.engine });
@@ -155,6 +171,26 @@ impl<U: Resource> Pool<U> {
             engine.take_initial(initial_units)?;
         }
         Ok(Self { engine, id: ResourceId::unique() })
+    }
+
+    /// The memory that it has of its upstream, in the order of addresses: see [`SuballocBook::segments`](crate::suballoc::SuballocBook::segments).
+    #[must_use]
+    pub fn segments(&self) -> Vec<SegmentView> {
+        self.engine.book().segments()
+    }
+
+    /// Has other hooks told of its segments from now on, and returns those that are there: see [`SuballocBook::set_segment_hooks`](crate::suballoc::SuballocBook::set_segment_hooks).
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` over pages that move.
+    pub fn set_segment_hooks(&self, hooks: SegmentHooks) -> Result<Vec<SegmentView>, Error> {
+        self.engine.book().set_segment_hooks(hooks)
+    }
+
+    /// Takes no more memory, and gives none back: see [`SuballocBook::freeze`](crate::suballoc::SuballocBook::freeze).
+    pub fn freeze(&self) {
+        self.engine.book().freeze();
     }
 
     /// The bytes that it has from its upstream.

@@ -107,6 +107,7 @@ fn write_report(report: &OutOfMemory, to: &mut impl Write) -> io::Result<()> {
         Cause::Pending => "pending",
         Cause::Full => "full",
         Cause::Others => "others",
+        Cause::Frozen => "frozen",
     };
     write!(to, "\"out_of_memory\": {{\"cause\": \"{cause}\", \"refused_by\": {}, ", Text(report.refused_by))?;
     write!(to, "\"requested_bytes\": {}, \"align\": {}, ", report.requested_bytes, report.align)?;

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod decisions;
+mod filled;
 mod model;
 mod programs;
 mod ranges;

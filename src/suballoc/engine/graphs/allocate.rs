@@ -3,8 +3,8 @@
 #![expect(unsafe_code, reason = "frees a block of its own that came too late")]
 
 use super::super::book::{Request, SuballocBook};
-use super::super::grow::segment_layout;
 use super::super::requester::Requester;
+use super::super::taking::segment_layout;
 use super::super::{Engine, EngineConfig, MAX_ALIGN};
 use super::{Graphs, LiveBlock, ReservationId, not_of_the_capture, over};
 use crate::driver::CaptureId;

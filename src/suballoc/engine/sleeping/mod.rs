@@ -86,6 +86,14 @@ impl<U: Resource> Engine<U> {
         keep: Kept<'k>,
     ) -> Result<SleepRecord<'k>, Error> {
         let Some(pages) = self.pages() else { return Err(no_pages()) };
+        self.book.require_outside_of_hooks()?;
+        if self.book.is_frozen() {
+            return Err(Error::unsupported(
+                "sleep of what is frozen",
+                "its memory stays where it is until it ends",
+                "leave out `freeze`",
+            ));
+        }
         if let Some(store) = &keep.0 {
             self.book.device.require(store.device())?;
         }

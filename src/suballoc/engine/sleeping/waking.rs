@@ -3,6 +3,7 @@
 use super::super::Engine;
 use super::super::events::event;
 use super::super::requester::Requester;
+use super::super::telling::view_of;
 use super::copying::Direction;
 use super::{Turn, no_pages, units_of};
 use crate::error::{Error, OutOfMemory};
@@ -17,6 +18,7 @@ impl<U: Resource> Engine<U> {
         if record.number == 0 {
             return Ok(());
         }
+        self.book.require_outside_of_hooks()?;
         let _turn = Turn::begin(&self.book)?;
         self.book.begin_waking(record)?;
         let restored = self.restore(pages, record);
@@ -118,11 +120,24 @@ impl<U: Resource> Engine<U> {
                 }
             }
         }
+        let mut known = 0;
+        while answer.is_ok() && known < mapped.len() {
+            let segment = view_of(mapped[known].address, mapped[known].units);
+            answer = segment.map_or(Ok(()), |segment| self.book.tell_added(segment));
+            known += usize::from(answer.is_ok());
+        }
         if answer.is_err() {
+            let mut at = 0;
             mapped.retain(|extent| {
+                at += 1;
+                if at <= known && !self.book.let_go_of_page(*extent) {
+                    return true;
+                }
                 let is_unmapped = self.unmap(pages, *extent).is_ok();
                 if is_unmapped {
                     self.release(pages, *extent);
+                } else {
+                    self.book.tell_of_page_again(*extent);
                 }
                 !is_unmapped
             });
