@@ -6,6 +6,8 @@ mod attachments;
 mod capabilities;
 #[expect(clippy::module_inception, reason = "file = type")]
 mod device;
+#[cfg(unix)]
+mod dma_buf;
 mod machine;
 mod named;
 mod retired_pools;

@@ -106,4 +106,5 @@ calls! {
     CanReach => "cuDeviceCanAccessPeer",
     Reach => "cuCtxEnablePeerAccess",
     PoolSetAccess => "cuMemPoolSetAccess",
+    DmaBuf => "cuMemGetHandleForAddressRange",
 }

@@ -218,6 +218,21 @@ pub unsafe trait Sharing: Debug + Send + Sync {
         lacks(Call::MemoryImport)
     }
 
+    /// A descriptor of a dma-buf, through which the kernel's other drivers, such as that of a network card, reach the memory of a range.
+    /// It keeps the memory, whatever is unmapped or freed meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::NOT_SUPPORTED`] where the device has no [`DeviceAttribute::DmaBuf`](super::DeviceAttribute::DmaBuf);
+    /// [`Code::INVALID_VALUE`] unless the range is whole pages of the host, within one allocation or one page that is mapped.
+    ///
+    /// # Safety
+    ///
+    /// The range is live memory of this device.
+    unsafe fn dma_buf(&self, ordinal: u32, address: u64, bytes: usize) -> DriverResult<ExportedMemory> {
+        lacks(Call::DmaBuf)
+    }
+
     /// Returns `true` if device `ordinal` can reach memory of device `peer`. A device does not name itself.
     ///
     /// # Errors

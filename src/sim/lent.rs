@@ -22,6 +22,8 @@ const OPERATING_SYSTEM: Code = Code(304);
 pub(super) enum LentThing {
     /// Physical memory, which a descriptor keeps alive.
     Memory(BackingId),
+    /// Physical memory for other drivers: nothing imports it here.
+    DmaBuf(BackingId),
     /// A pool, and its device.
     Pool(PoolSource, u32),
 }
@@ -124,7 +126,7 @@ impl SimMachine {
                 let descriptor = super::descriptor::make(self.lent.sealed.machine(), number)
                     .map_err(|_| OPERATING_SYSTEM)?;
                 self.lent.descriptors.insert(number, thing);
-                if let LentThing::Memory(backing) = thing {
+                if let LentThing::Memory(backing) | LentThing::DmaBuf(backing) = thing {
                     self.backings.hold(backing);
                     self.lent.by_backing.entry(backing).or_default().push(number);
                 }
@@ -133,6 +135,7 @@ impl SimMachine {
             HandleType::FABRIC => {
                 let (kind, numbers) = match thing {
                     LentThing::Memory(backing) => (SealedKind::Fabric, [backing.0, 0, 0]),
+                    LentThing::DmaBuf(_) => return Err(Code::INVALID_VALUE),
                     LentThing::Pool((process, pool), home) => {
                         (SealedKind::FabricPool, [process.0.into(), pool, home.into()])
                     }
@@ -179,7 +182,8 @@ impl SimMachine {
             if self.lent.is_open(*number) {
                 continue;
             }
-            if let Some(LentThing::Memory(backing)) = self.lent.descriptors.remove(number) {
+            let removed = self.lent.descriptors.remove(number);
+            if let Some(LentThing::Memory(backing) | LentThing::DmaBuf(backing)) = removed {
                 if let Some(keepers) = self.lent.by_backing.get_mut(&backing) {
                     keepers.retain(|keeper| keeper != number);
                     if keepers.is_empty() {

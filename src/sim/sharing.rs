@@ -92,6 +92,12 @@ unsafe impl Sharing for SimDriver {
         machine.memory_import(ordinal, exported).map_err(of(call))
     }
 
+    unsafe fn dma_buf(&self, ordinal: u32, address: u64, bytes: usize) -> DriverResult<ExportedMemory> {
+        let call = Call::DmaBuf;
+        let mut machine = self.enter_with(call, ordinal, bytes, DeviceAttribute::DmaBuf)?;
+        machine.dma_buf(ordinal, address, bytes as u64).map_err(of(call))
+    }
+
     fn can_reach(&self, ordinal: u32, peer: u32) -> DriverResult<bool> {
         let call = Call::CanReach;
         let machine = self.enter(call, None, 0)?;

@@ -10,10 +10,13 @@ use super::hazard::{AccessMode, HazardKind};
 use super::lent::LentThing;
 use super::machine::SimMachine;
 use super::memory::{Rights, SimMapping};
-use crate::driver::{Call, Code, ExportedMemory, HandleType, Location, MapAccess, RawMemory};
+use crate::driver::{Call, Code, ExportedMemory, HandleType, Location, MapAccess, MemoryKind, RawMemory};
 
 /// The unit of reservations and mappings, as on an H200.
 pub(super) const GRANULARITY: u64 = 2 << 20;
+
+/// The page of a host.
+const HOST_PAGE: u64 = 4096;
 
 /// Reserved addresses.
 #[derive(Clone, Copy, Debug)]
@@ -177,6 +180,21 @@ impl SimMachine {
         let known =
             known.filter(|held| held.handle_types.contains(handle_type)).ok_or(Code::INVALID_VALUE)?;
         self.lend(LentThing::Memory(known.backing), handle_type)
+    }
+
+    /// A descriptor of whole pages of the host, within one allocation or one mapping.
+    pub(super) fn dma_buf(&mut self, ordinal: u32, address: u64, bytes: u64) -> Result<ExportedMemory, Code> {
+        let is_whole = bytes > 0 && address.is_multiple_of(HOST_PAGE) && bytes.is_multiple_of(HOST_PAGE);
+        let pieces = self.process.memory.mapped_pieces(address, bytes);
+        let (Some((info, range)), [piece], true) = (self.memory_around(address), &pieces[..], is_whole)
+        else {
+            return Err(Code::INVALID_VALUE);
+        };
+        let is_within = address + bytes <= range.start + range.bytes as u64;
+        if info.kind != MemoryKind::Device || info.ordinal != Some(ordinal) || !is_within {
+            return Err(Code::INVALID_VALUE);
+        }
+        self.lend(LentThing::DmaBuf(piece.backing), HandleType::POSIX_FILE_DESCRIPTOR)
     }
 
     pub(super) fn memory_import(

@@ -64,7 +64,9 @@ static_assertions::assert_impl_all!(SegmentHooks: Send, Sync, Clone);
 
 /// A function of the user's, whose destructor is his, too.
 #[derive(Clone, Default)]
-struct Hook(Option<Arc<dyn Fn(SegmentView) -> Result<(), Error> + Send + Sync>>);
+struct Hook(Option<Arc<HookFunction>>);
+
+type HookFunction = dyn Fn(SegmentView) -> Result<(), Error> + Send + Sync;
 
 impl Hook {
     fn call(&self, segment: SegmentView) -> Result<(), Error> {

@@ -1,6 +1,7 @@
 //! Segments that stay what they are, and the hooks that are told of them.
 
-#![expect(unsafe_code, reason = "puts a pool to sleep")]
+#![expect(unsafe_code, reason = "puts a pool to sleep, and lends segments")]
+#![expect(clippy::disallowed_types, reason = "a test has no model to be seen by")]
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -8,10 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, OnceLock, Weak};
 use std::thread;
 
-use alluvion::driver::{Call, Code, Driver};
+use alluvion::driver::{Call, Code, DeviceAttribute, Driver, ExportedMemory, HandleType};
 use alluvion::error::Cause;
+use alluvion::resource::ExportWay;
 use alluvion::sim::{Fault, SimConfig, SimDriver};
-use alluvion::source::{Cuda, Mapped, Pinned};
+use alluvion::source::{Cuda, Mapped, MappedConfig, Pinned};
 use alluvion::suballoc::{FixedSizeConfig, PageBudget, SegmentHooks, SegmentView};
 use alluvion::testing::Bench;
 use alluvion::{
@@ -633,4 +635,47 @@ fn what_cannot_be_kept_is_refused() {
         let text = format!("{config:?}");
         assert_eq!(mapped().pool(config).unwrap_err().kind(), ErrorKind::InvalidArgument, "{text}");
     }
+}
+
+/// Through the page of a segment for other processes, through a dma-buf for the kernel's other drivers.
+#[test]
+fn a_segment_is_lent_whole() {
+    let sim = machine(64);
+    let device = sim.device(0);
+    let config = MappedConfig::default().handle_types(HandleType::POSIX_FILE_DESCRIPTOR);
+    let pool = Mapped::with_config(&device, config).unwrap().pool(registered()).unwrap();
+    let (small, large) = (layout_of(1000), layout_of(PAGE));
+    let blocks = [small, large].map(|layout| Held::adopt(&pool, pool.allocate_sync(layout).unwrap(), layout));
+    let segment = pool.segments()[0];
+    for block in &blocks {
+        // SAFETY: the block is live.
+        let export = unsafe { pool.export(block.pointer, block.layout) }.unwrap();
+        assert_eq!((export.way(), export.visible_bytes()), (ExportWay::PagesByDescriptor, segment.bytes));
+        assert_eq!(export.offset() as u64, block.range().0 - segment.address.address());
+    }
+    // SAFETY: the segment is live.
+    let lend = |bytes| unsafe { device.dma_buf(segment.address.address(), bytes) };
+    for call in [Call::MemoryExport, Call::DmaBuf] {
+        sim.inject(Fault::nth(call, 1, Code::UNKNOWN));
+    }
+    assert_eq!(lend(segment.bytes).unwrap_err().code(), Some(Code::UNKNOWN));
+    let descriptor = lend(segment.bytes).unwrap();
+    assert!(lend(segment.bytes + 4096).is_err() && lend(100).is_err() && lend(0).is_err());
+    sim.sim_driver().clear_faults();
+    let taken_up = || device.memory_info().map(|info| info.total_bytes - info.free_bytes).unwrap();
+    blocks.into_iter().for_each(Held::free_sync);
+    assert_eq!(pool.trim(0).unwrap(), SEGMENT);
+    assert_eq!(taken_up(), SEGMENT, "the descriptor keeps it");
+    // No process imports it.
+    let imported = sim.sim_driver().sharing().unwrap();
+    let imported = imported.memory_import(0, &ExportedMemory::FileDescriptor(descriptor));
+    assert_eq!(imported.map_err(|error| error.code), Err(Code::NOT_SUPPORTED));
+    assert_eq!(taken_up(), 0);
+    let without = Sim::with_config(SimConfig::default().attribute(DeviceAttribute::DmaBuf, 0));
+    let pool = crate::paged::pool(&without, registered().initial(SEGMENT));
+    let segment = pool.segments()[0];
+    // SAFETY: the segment is live.
+    let refused = unsafe { without.device(0).dma_buf(segment.address.address(), segment.bytes) }.unwrap_err();
+    assert!(refused.is_unsupported(), "{refused}");
+    assert!(without.device(0).capabilities().is_ok_and(|can| !can.dma_buf));
 }

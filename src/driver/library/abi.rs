@@ -21,6 +21,8 @@ pub(in crate::driver) const EVENT_DISABLE_TIMING: c_uint = 2;
 pub(in crate::driver) const EVENT_INTERPROCESS: c_uint = 4;
 /// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`: the only flag there is, and it must be given.
 pub(in crate::driver) const IPC_LAZY_PEER_ACCESS: c_uint = 1;
+/// `CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD`.
+pub(in crate::driver) const RANGE_AS_DMA_BUF: c_uint = 1;
 /// `CU_MEMORYTYPE_HOST`.
 pub(in crate::driver) const MEMORY_TYPE_HOST: c_uint = 1;
 /// `CU_MEM_ATTACH_GLOBAL`.

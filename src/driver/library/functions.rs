@@ -245,6 +245,8 @@ functions! {
             *mut usize,
             u64
         );
+        // HIP's and MACA's are left out: neither says of a device whether it has them.
+        get_range_handle = ["cuMemGetHandleForAddressRange", "", ""](*mut c_void, u64, usize, c_uint, c_ulonglong);
         // cudart has no functions for pages: the driver behind it is asked.
         get_granularity = ["cuMemGetAllocationGranularity", "hipMemGetAllocationGranularity", "mcMemGetAllocationGranularity"](
             *mut usize,

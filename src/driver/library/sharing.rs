@@ -124,6 +124,15 @@ unsafe impl<L: Interface> Sharing for LibraryDriver<L> {
         unsafe fn pool_set_access(ordinal: u32, pool: RawPool, accessor: u32, access: MapAccess) -> ();
     }
 
+    unsafe fn dma_buf(&self, ordinal: u32, address: u64, bytes: usize) -> DriverResult<ExportedMemory> {
+        exported(Call::DmaBuf, HandleType::POSIX_FILE_DESCRIPTOR, |to| {
+            self.0.call_with(ordinal, Call::DmaBuf, self.0.functions().get_range_handle, |get| {
+                // SAFETY: the memory is live, as the caller promises; `to` is writable and as long as a descriptor is; no flag is needed.
+                unsafe { get(to, address, bytes, abi::RANGE_AS_DMA_BUF, 0) }
+            })
+        })
+    }
+
     answered_in! { pages:
         fn memory_import(ordinal: u32, exported: &ExportedMemory) -> RawMemory;
     }

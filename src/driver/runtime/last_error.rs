@@ -34,15 +34,15 @@ impl RuntimeLibrary {
     /// Whether a call asks the driver behind the library, and not the library: `symbols` has both names.
     fn asks_driver(&self, call: Call) -> bool {
         use Call::{
-            AddressRange, ContextDevice, ContextEnter, DeviceName, DeviceUuid, MemoryCreate, MemoryExport,
-            MemoryImport, MemoryMap, MemoryRelease, MemorySetAccess, MemoryUnmap, StreamContext, VirtualFree,
-            VirtualGranularity, VirtualReserve,
+            AddressRange, ContextDevice, ContextEnter, DeviceName, DeviceUuid, DmaBuf, MemoryCreate,
+            MemoryExport, MemoryImport, MemoryMap, MemoryRelease, MemorySetAccess, MemoryUnmap,
+            StreamContext, VirtualFree, VirtualGranularity, VirtualReserve,
         };
         match call {
             ContextEnter | ContextDevice => self.has_contexts(),
-            AddressRange | DeviceName | DeviceUuid | StreamContext | VirtualGranularity | VirtualReserve
-            | VirtualFree | MemoryCreate | MemoryRelease | MemoryExport | MemoryImport | MemoryMap
-            | MemoryUnmap | MemorySetAccess => self.table().numbers_as_cuda,
+            AddressRange | DeviceName | DmaBuf | DeviceUuid | StreamContext | VirtualGranularity
+            | VirtualReserve | VirtualFree | MemoryCreate | MemoryRelease | MemoryExport | MemoryImport
+            | MemoryMap | MemoryUnmap | MemorySetAccess => self.table().numbers_as_cuda,
             _ => false,
         }
     }

@@ -232,7 +232,7 @@ impl<U: Resource> Engine<U> {
                     return Ok(served);
                 }
                 Err(error) if error.is_out_of_memory() && units > need => {
-                    units = self.whole_units(units / 2).max(need)
+                    units = self.whole_units(units / 2).max(need);
                 }
                 Err(error) => break error,
             }

@@ -96,6 +96,7 @@ macro_rules! clauses {
             an_address_of_a_pool_or_a_mapping_is_the_devices
             a_device_has_a_number_that_all_know
             a_handle_is_for_other_processes
+            a_dma_buf_is_of_whole_pages
             bytes_that_are_no_handle_are_refused
             a_shared_event_is_an_event
             what_goes_out_comes_in

@@ -24,6 +24,34 @@ pub(crate) fn a_device_has_a_number_that_all_know(driver: &dyn Driver) {
     });
 }
 
+pub(crate) fn a_dma_buf_is_of_whole_pages(driver: &dyn Driver) {
+    with_sharing(driver, |sharing| {
+        if !has(driver, DeviceAttribute::VirtualMemory) {
+            return;
+        }
+        let unit = driver.virtual_granularity(GPU).expect("it is a number");
+        let (reserved, memory) = (Reservation::new(driver, unit, 0), physical(driver, unit));
+        reserved.map(0, unit, memory).expect("it fits");
+        reserved.set_access(0, unit, MapAccess::ReadWrite).expect("it is mapped");
+        // SAFETY: the memory is mapped there.
+        match unsafe { sharing.dma_buf(GPU, reserved.address, unit) } {
+            Ok(descriptor) => {
+                assert!(has(driver, DeviceAttribute::DmaBuf));
+                assert!(matches!(descriptor, ExportedMemory::FileDescriptor(_)));
+                // SAFETY: as above.
+                assert!(unsafe { sharing.dma_buf(GPU, reserved.address + 256, unit - 256) }.is_err());
+            }
+            Err(refused) => assert!(
+                matches!(refused.code, Code::NOT_SUPPORTED | Code::NOT_FOUND),
+                "{refused}: {:?}",
+                has(driver, DeviceAttribute::DmaBuf)
+            ),
+        }
+        reserved.unmap(0, unit).expect("it is mapped");
+        release(driver, memory);
+    });
+}
+
 pub(crate) fn a_handle_is_for_other_processes(driver: &dyn Driver) {
     with_sharing(driver, |sharing| {
         let memory = Memory::new(driver, 1 << 20);
