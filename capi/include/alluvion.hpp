@@ -16,6 +16,7 @@
 #include "alluvion/cpp/per_device.hpp"
 #include "alluvion/cpp/resource.hpp"
 #include "alluvion/cpp/scope.hpp"
+#include "alluvion/cpp/segments.hpp"
 #include "alluvion/cpp/shared.hpp"
 #include "alluvion/cpp/sleeper.hpp"
 #include "alluvion/cpp/stream.hpp"

@@ -140,6 +140,8 @@ pub const ALV_CAUSE_PENDING: i32 = 4;
 pub const ALV_CAUSE_FULL: i32 = 5;
 /// The upstream has no more, and others have more of it.
 pub const ALV_CAUSE_OTHERS: i32 = 6;
+/// What refused is frozen: what it has is all that it will have.
+pub const ALV_CAUSE_FROZEN: i32 = 7;
 
 impl OomReport {
     pub(crate) fn of(report: &OutOfMemory) -> Self {
@@ -156,6 +158,7 @@ impl OomReport {
                 Cause::Pending => ALV_CAUSE_PENDING,
                 Cause::Full => ALV_CAUSE_FULL,
                 Cause::Others => ALV_CAUSE_OTHERS,
+                Cause::Frozen => ALV_CAUSE_FROZEN,
                 // A cause that this table does not know yet.
                 _ => 0,
             },

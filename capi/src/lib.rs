@@ -25,6 +25,7 @@
 //! | `current` | What does a device allocate from? |
 //! | `figures` | How is it doing now? |
 //! | `tag` | What is an allocation for? |
+//! | `segments` | Which memory stays what it is, and who hears of it? |
 //! | `sleep` | What of a stack sleeps, and until when? |
 //! | `plugin` | Who loads functions by their names? |
 //! | `legacy` | What if a program was written for the first RMM? |
@@ -55,6 +56,7 @@ mod origin;
 mod plugin;
 mod record;
 mod resource;
+mod segments;
 mod share;
 mod simulated;
 mod sleep;
@@ -75,6 +77,7 @@ pub use legacy::*;
 pub use machine::*;
 pub use plugin::*;
 pub use resource::*;
+pub use segments::*;
 pub use share::*;
 pub use simulated::*;
 pub use sleep::*;

@@ -76,9 +76,9 @@ unsafe impl Record for Source {
 }
 
 /// What functions of the caller's are called with, and what lets go of it.
-struct User {
-    user: *mut c_void,
-    drop: Option<unsafe extern "C" fn(*mut c_void)>,
+pub(crate) struct User {
+    pub(crate) user: *mut c_void,
+    pub(crate) drop: Option<unsafe extern "C" fn(*mut c_void)>,
 }
 
 // SAFETY: the functions that get the pointer are called from any thread, as their documentation says.
@@ -88,7 +88,7 @@ unsafe impl Sync for User {}
 
 impl User {
     /// A method, so that a closure that calls it keeps the whole value.
-    fn get(&self) -> *mut c_void {
+    pub(crate) fn get(&self) -> *mut c_void {
         self.user
     }
 }

@@ -26,6 +26,7 @@ NULLABLE = {
     ("alv_share_raw", "options"), ("alv_share_on", "options"), ("alv_shared_message", "needed"),
     ("alv_open_shared_raw", "options"), ("alv_open_shared_on", "options"),
     ("alv_sleep", "tag"), ("alv_sleep", "keep_in"),
+    ("alv_set_segment_hooks", "added"), ("alv_set_segment_hooks", "dropped"), ("alv_set_segment_hooks", "drop"),
     ("alv_sharing_of", "machine"), ("alv_sharing_sweep", "machine"), ("alv_sharing_sweep", "freed"),
 }
 # What a function without a status answers to null, for each of its arguments or for one.
@@ -61,6 +62,7 @@ VALUES = {
     "size_t size": "4096", "int device": "0", "alv_device_mem_handler *": "&handler", "int32_t device": "0",
     "int32_t number": "0", "int32_t to": "0", "int32_t code": "2", "uint64_t nth": "1000000", "uint8_t value": "1",
     "uint32_t header": "ALV_VERSION", "uint32_t flags": "0", "alv_status status": "0",
+    "fn added": "hear_nothing", "fn dropped": "hear_nothing", "fn see": "see_segment",
     "fn ask": "ask_nobody", "fn drop": "drop_nothing", "fn each": "each_block",
 }
 # Any value is one, null too.
@@ -71,6 +73,8 @@ PROGRAM = r"""/* Written by capi/tests/null_sweep.py. */
 
 static int write_nothing(void *user, const char *bytes, size_t n) { (void)user; (void)bytes; (void)n; return 0; }
 static int32_t ask_nobody(void *user, const alv_oom_report *report) { (void)user; (void)report; return 0; }
+static alv_status hear_nothing(void *user, const alv_segment *segment) { (void)user; (void)segment; return ALV_OK; }
+static int see_segment(void *user, const alv_segment *segment) { (void)user; (void)segment; return 0; }
 static void drop_nothing(void *user) { (void)user; }
 static int each_block(void *user, const alv_block *block) { (void)user; (void)block; return 0; }
 static alv_status give_nothing(void *user, size_t bytes, size_t align, alv_cuda_stream stream, void **out) {

@@ -29,6 +29,9 @@ fn pool(under: Under, call: &Call<'_>) -> Result<Under, Error> {
         (_, Some(bytes)) => config = config.budget(PageBudget::Bytes(bytes)),
         _ => {}
     }
+    if let Some(bytes) = call.bytes("registered", under.resource())? {
+        config = config.registered(bytes);
+    }
     match (call.word("growth"), call.bytes("growth", under.resource())?) {
         (Some("spare"), _) => config = config.growth(Growth::Spare),
         (Some("doubling"), _) => config = config.growth(Growth::Doubling),

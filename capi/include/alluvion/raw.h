@@ -36,6 +36,9 @@
 // The upstream has no more, and others have more of it.
 #define ALV_CAUSE_OTHERS 6
 
+// What refused is frozen: what it has is all that it will have.
+#define ALV_CAUSE_FROZEN 7
+
 // In `flags`: importers may write. Who writes when, the processes agree on themselves.
 #define ALV_SHARE_WRITABLE 1
 
@@ -285,6 +288,20 @@ typedef struct alv_device_mem_handler {
     // The name of the handler, ended by 0.
     char name[64];
 } alv_device_mem_handler;
+
+// A segment: memory that a suballocator has of its upstream in one piece.
+typedef struct alv_segment {
+    // `sizeof(alv_segment)` of the library: a program that is older knows fewer fields.
+    size_t struct_size;
+    // Where it begins.
+    void *address;
+    // Its bytes.
+    size_t bytes;
+    // The device that it is memory of.
+    int32_t device;
+    // 0.
+    uint32_t reserved;
+} alv_segment;
 
 // How a block is shared. What is 0 or null has the value that the text names.
 typedef struct alv_share_options {
@@ -904,6 +921,41 @@ alv_status alv_describe(const struct alv_resource *resource,
                         char *buffer,
                         size_t room,
                         size_t *needed);
+
+// Has the outermost suballocator of a resource tell of its segments: `added` before the first block of one goes out, `dropped` before it
+// goes back to the upstream; either may be null. `added` is called for every segment that is there already, too, before this returns.
+// Hooks that were set before hear of nothing any more.
+//
+// Both are called with no lock held, by the thread whose request, trim, sleep or release it is, and may call this library; a request of
+// theirs that takes another segment is refused. They must not throw. If `added` answers another status than `ALV_OK`, the segment goes
+// back, and the request fails with `ALV_FOREIGN`; one that was there stays, and this call fails. If `dropped` does, the segment stays, and
+// is leaked at the end of the resource. `alv_last_error` has the status.
+//
+// `drop`, which may be null, is called once with `user`: when other hooks are set, when the resource goes, or in this call if that fails
+// otherwise. `ALV_UNSUPPORTED` without a suballocator, and over pages that move: name `pool(registered=64MiB) | mapped` then.
+alv_status alv_set_segment_hooks(const struct alv_resource *resource,
+                                 alv_status (*added)(void *user, const struct alv_segment *segment),
+                                 alv_status (*dropped)(void *user, const struct alv_segment *segment),
+                                 void (*drop)(void *user),
+                                 void *user);
+
+// Calls `see` for every segment that the outermost suballocator has, in the order of addresses, until it answers another number than 0.
+// No lock is held meanwhile. It must not throw. `ALV_UNSUPPORTED` without a suballocator.
+alv_status alv_segments(const struct alv_resource *resource,
+                        int (*see)(void *user, const struct alv_segment *segment),
+                        void *user);
+
+// The outermost suballocator of a resource takes no more memory of its upstream and gives none back, until it ends. A request that does not
+// fit fails, with the cause `ALV_CAUSE_FROZEN`, and a trim does nothing. `ALV_UNSUPPORTED` without a suballocator.
+alv_status alv_freeze(const struct alv_resource *resource);
+
+// A descriptor of a dma-buf, through which the kernel's other drivers reach memory of a device of the chosen machine, as
+// `ibv_reg_dmabuf_mr` does; a negative number means the current device. The range is live memory, whole pages of the host, and within one
+// segment. The caller closes the descriptor, which keeps the memory until then. `ALV_UNSUPPORTED` where there is none.
+alv_status alv_dma_buf(int32_t device,
+                       const void *address,
+                       size_t bytes,
+                       int32_t *descriptor);
 
 // Lets other processes open a block of a resource, which they get by the message of `*out`: as bytes, to be read unless `options`,
 // which may be null, say otherwise. What importers do follows what `stream` has been given until now; on other streams the caller has

@@ -12,6 +12,7 @@ mod figures;
 mod ledger;
 mod machines;
 mod resources;
+mod segments;
 mod share;
 mod share_ends;
 mod shared_pair;

@@ -129,6 +129,11 @@ impl Pool {
                 ArgumentKind::TimesOrSize,
                 "over mapped: moves free pages rather than hold more than this many times the live peak, or this size",
             ),
+            Parameter::new(
+                "registered",
+                ArgumentKind::Size,
+                "whole segments of this size that never change, for what registers memory; no if left out",
+            ),
         ],
     };
 }
