@@ -88,13 +88,13 @@ pub unsafe extern "C" fn alv_set_segment_hooks(
         let user = Arc::new(User { user, drop });
         let resource = lend!(resource).get();
         let (book, device) = (book(resource)?, resource.device().ordinal());
-        let [of_added, of_dropped] = [Arc::clone(&user), Arc::clone(&user)];
+        let of_added = Arc::clone(&user);
         let hooks = SegmentHooks::default()
             .on_added(move |segment| tell(added, &of_added, segment, device))
-            .on_dropped(move |segment| tell(dropped, &of_dropped, segment, device));
-        let there = book.set_segment_hooks(hooks)?;
+            .on_dropped(move |segment| tell(dropped, &user, segment, device));
+        let there = book.set_segment_hooks(hooks.clone())?;
         // The last error: C++ has kept the last exception.
-        let told = there.into_iter().map(|segment| tell(added, &user, segment, device));
+        let told = there.into_iter().map(|segment| hooks.added(segment));
         told.fold(Ok(()), |all, one| one.and(all))
     })
 }

@@ -21,6 +21,7 @@
 //! | `metrics` | How is it doing now? |
 //! | `door` | What do compiled doors call? |
 //! | `pinned` | Which memory of the host does the device reach? |
+//! | `segments` | Who hears of the segments of a stack? |
 //! | `sleep` | What of a stack sleeps, and until when? |
 //! | `stack` | What does a stack say of itself? |
 //! | `program` | How does Python run the program `alluvion`? |
@@ -56,6 +57,7 @@ mod pinned;
 mod program;
 mod resource;
 mod scoped;
+mod segments;
 mod share;
 mod simulated;
 mod sleep;

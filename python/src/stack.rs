@@ -20,6 +20,7 @@ use crate::door;
 use crate::error::{During, exception, keep_raised, raise};
 use crate::machine;
 use crate::resource::{DeviceMemoryResource, Owner, Tower, layers};
+use crate::segments;
 use crate::sleep::Sleeper;
 
 /// A stack of resources: one made by a recipe, or that of another resource object.
@@ -295,6 +296,32 @@ impl Stack {
     fn sleep(slf: &Bound<'_, Self>, tag: Option<String>, keeps: bool) -> PyResult<Sleeper> {
         let (owner, py) = (owner_of(slf)?, slf.py());
         raise(py, py.detach(|| Sleeper::begin(owner, tag.as_deref(), keeps)), During::Other)
+    }
+
+    /// Has the outermost suballocator tell two functions of its segments. `None` without one.
+    #[pyo3(name = "_on_segment")]
+    fn on_segment(
+        slf: &Bound<'_, Self>,
+        added: Option<Py<PyAny>>,
+        dropped: Option<Py<PyAny>>,
+    ) -> PyResult<Option<bool>> {
+        let (owner, py) = (owner_of(slf)?, slf.py());
+        let set = py.detach(|| segments::set_hooks(owner, added, dropped));
+        Ok(raise(py, set, During::Allocation)?.map(|()| true))
+    }
+
+    /// The segments of the outermost suballocator: the address and the bytes of each. `None` without one.
+    #[pyo3(name = "_segments")]
+    fn segments(slf: &Bound<'_, Self>) -> PyResult<Option<Vec<(u64, usize)>>> {
+        let owner = owner_of(slf)?;
+        Ok(slf.py().detach(|| segments::list(owner)))
+    }
+
+    /// The outermost suballocator takes no more memory and gives none back. `None` without one.
+    #[pyo3(name = "_freeze")]
+    fn freeze(slf: &Bound<'_, Self>) -> PyResult<Option<bool>> {
+        let owner = owner_of(slf)?;
+        Ok(slf.py().detach(|| segments::freeze(owner)).map(|()| true))
     }
 
     /// The free and the total bytes of the memory that the stack draws on.

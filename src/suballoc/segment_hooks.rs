@@ -109,7 +109,28 @@ impl SegmentHooks {
         self
     }
 
-    pub(super) fn added(&self, segment: SegmentView) -> Result<(), Error> {
+    /// Tells of a segment, as a suballocator does: for those that [were there](super::SuballocBook::set_segment_hooks) before the hooks.
+    ///
+    /// ```
+    /// use alluvion::suballoc::SegmentHooks;
+    /// use alluvion::{PoolConfig, ResourceExt, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().initial(4 << 20))?;
+    /// let hooks = SegmentHooks::default().on_added(|segment| {
+    ///     println!("{} bytes", segment.bytes);
+    ///     Ok(())
+    /// });
+    /// for segment in pool.set_segment_hooks(hooks.clone())? {
+    ///     hooks.added(segment)?;
+    /// }
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// That of the hook; `Foreign` if it panics.
+    pub fn added(&self, segment: SegmentView) -> Result<(), Error> {
         self.added.call(segment)
     }
 

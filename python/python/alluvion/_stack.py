@@ -267,6 +267,47 @@ class Stack(_alluvion.Stack):
             raise TypeError(f"a tag is a str, and not {type(tag).__name__}")
         return self._sleep(tag, keep == "host")
 
+    def on_segment(
+        self,
+        added: Callable[[int, int, int], object] | None = None,
+        dropped: Callable[[int, int, int], object] | None = None,
+    ) -> None:
+        """Has two functions told of the segments of the pool: `added(address, bytes, device)` before the first block of one goes out, and
+        for every segment that is there already; `dropped(address, bytes, device)` before one goes. There a program registers memory with a
+        network card or NCCL, and takes that back. Functions that were set before hear of nothing any more.
+
+        They are called on the thread whose request, trim, sleep or end it is, and may use the stack, but a request of theirs that takes
+        another segment is refused. If `added` raises, the segment goes back, and the request fails with that exception as its cause; of a
+        segment that was there, this call does, and it stays. If `dropped` raises, the segment stays, and is leaked at the end of the stack.
+
+        The functions live as long as the pool: one that keeps the stack keeps both for ever. Segments of a pool over pages move, unless it is
+        registered.
+
+        >>> import alluvion
+        >>> with alluvion.simulated():
+        ...     stack = alluvion.resource("pool(registered=8MiB) | mapped")
+        ...     stack.on_segment(added=lambda address, size, device: print("register", size))
+        ...     with alluvion.using(stack):
+        ...         buffer = alluvion.rmm.DeviceBuffer(size=1000)
+        ...     print([size for _, size in stack.segments()])
+        ...     del buffer, stack
+        register 8388608
+        [8388608]
+        """
+        for function in (added, dropped):
+            if function is not None and not callable(function):
+                raise TypeError(f"what hears of segments is called, and {type(function).__name__} cannot be")
+        self._needed(self._on_segment(added, dropped), "pool")
+
+    def segments(self) -> list[tuple[int, int]]:
+        """The memory that the pool has of its upstream, piece by piece: the address and the bytes of each."""
+        return self._needed(self._segments(), "pool")
+
+    def freeze(self) -> None:
+        """Lets the pool take no more memory and give none back, until it ends: a request that does not fit is an `OutOfMemory`, which says
+        so, and a trim does nothing."""
+        self._needed(self._freeze(), "pool")
+
     def describe(self) -> str:
         """The stack, a layer a line, outermost first."""
         return "\n".join(self.layers)

@@ -1,0 +1,74 @@
+//! Who hears of the segments of a stack?
+
+use alluvion::suballoc::{SegmentHooks, SegmentView, SuballocBook};
+use alluvion::{AnyResource, Error, Resource as _, ResourceExt as _};
+use pyo3::prelude::*;
+
+use crate::attached::attach;
+use crate::error::{keep_raised, raised_by};
+
+/// A function of Python, which lives as long as the pool that it hears of: blocks may outlive the object of their stack.
+struct Hook {
+    /// `None` in the destructor alone.
+    function: Option<Py<PyAny>>,
+    device: u32,
+}
+
+impl Hook {
+    /// Tells the function of a segment. One that raises has refused.
+    fn tell(&self, segment: SegmentView) -> Result<(), Error> {
+        let told = attach(|py| {
+            let Some(function) = &self.function else { return Ok(()) };
+            let arguments = (segment.address.address(), segment.bytes, self.device);
+            function.bind(py).call1(arguments).map(drop).map_err(|raised| {
+                keep_raised(raised);
+                raised_by("a function that hears of segments")
+            })
+        });
+        // Without an interpreter nobody has anything registered any more.
+        told.unwrap_or(Ok(()))
+    }
+}
+
+impl Drop for Hook {
+    fn drop(&mut self) {
+        let function = self.function.take();
+        // Without an interpreter it is leaked.
+        if let Some(function) = function {
+            let mut function = Some(function);
+            let dropped = attach(|_| drop(function.take()));
+            if dropped.is_none() {
+                std::mem::forget(function);
+            }
+        }
+    }
+}
+
+/// Has the outermost suballocator tell two functions of its segments, and the first one of those that are there. `None` without one. Not
+/// attached.
+pub(crate) fn set_hooks(
+    stack: &AnyResource,
+    added: Option<Py<PyAny>>,
+    dropped: Option<Py<PyAny>>,
+) -> Result<Option<()>, Error> {
+    let Some(book) = stack.find::<SuballocBook>() else { return Ok(None) };
+    let device = stack.device().ordinal();
+    let hook = |function| Hook { function, device };
+    let (added, dropped) = (hook(added), hook(dropped));
+    let hooks = SegmentHooks::default()
+        .on_added(move |segment| added.tell(segment))
+        .on_dropped(move |segment| dropped.tell(segment));
+    let there = book.set_segment_hooks(hooks.clone())?;
+    there.into_iter().try_for_each(|segment| hooks.added(segment)).map(Some)
+}
+
+/// The segments of the outermost suballocator: the address and the bytes of each. `None` without one.
+pub(crate) fn list(stack: &AnyResource) -> Option<Vec<(u64, usize)>> {
+    let book = stack.find::<SuballocBook>()?;
+    Some(book.segments().iter().map(|segment| (segment.address.address(), segment.bytes)).collect())
+}
+
+/// Freezes the outermost suballocator. `None` without one.
+pub(crate) fn freeze(stack: &AnyResource) -> Option<()> {
+    stack.find::<SuballocBook>().map(SuballocBook::freeze)
+}

@@ -1,0 +1,168 @@
+"""Functions hear of segments, may refuse them, and a frozen stack says so."""
+
+import gc
+import threading
+import weakref
+
+import pytest
+
+import alluvion
+from alluvion import errors, rmm
+
+MIB = 1 << 20
+SEGMENT = 8 * MIB
+RECIPES = ["stats | pool(registered=8MiB) | mapped", "pool(registered=8MiB) | cuda"]
+
+
+class Registry:
+    """What is registered, by address; each segment comes once and goes once."""
+
+    def __init__(self):
+        self.known = {}
+        self.refuses = None
+
+    def added(self, address, size, device):
+        if self.refuses:
+            raise self.refuses
+        assert address not in self.known and device == 0
+        self.known[address] = size
+
+    def dropped(self, address, size, device):
+        if self.refuses:
+            raise self.refuses
+        assert self.known.pop(address) == size and device == 0
+
+
+def buffer_of(stack, size):
+    with alluvion.using(stack):
+        return rmm.DeviceBuffer(size=size)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_each_segment_comes_once_and_goes_once(sim, recipe):
+    stack, registry = alluvion.resource(recipe), Registry()
+    first = buffer_of(stack, 1000)
+    stack.on_segment(registry.added, registry.dropped)
+    assert registry.known == dict(stack.segments()) and len(registry.known) == 1
+    second = buffer_of(stack, SEGMENT)
+    assert registry.known == dict(stack.segments()) and len(registry.known) == 2
+    assert any(start <= second.ptr < start + size for start, size in registry.known.items())
+    del first, second
+    assert stack.trim() == 2 * SEGMENT and registry.known == {}
+    # At the end of the stack, too.
+    third = buffer_of(stack, 1000)
+    assert len(registry.known) == 1
+    del stack
+    gc.collect()
+    assert len(registry.known) == 1, "the block keeps it"
+    del third
+    gc.collect()
+    assert registry.known == {}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_what_is_raised_is_a_refusal(sim, recipe):
+    stack, registry = alluvion.resource(recipe), Registry()
+    stack.on_segment(registry.added, registry.dropped)
+    registry.refuses = LookupError("no more can be registered")
+    with pytest.raises(errors.CallbackFailed) as caught:
+        buffer_of(stack, 1000)
+    assert caught.value.__cause__ is registry.refuses
+    assert stack.segments() == [] and registry.known == {}
+    registry.refuses = None
+    del caught
+    buffer_of(stack, 1000)
+    assert len(registry.known) == 1
+    registry.refuses = LookupError("in use")
+    assert stack.trim() == 0 and dict(stack.segments()) == registry.known
+    registry.refuses = None
+    assert stack.trim() == SEGMENT and registry.known == {}
+    # One that is there stays, and the call fails.
+    buffer_of(stack, 1000)
+    other = Registry()
+    other.refuses = LookupError("too late")
+    with pytest.raises(errors.CallbackFailed) as caught:
+        stack.on_segment(other.added)
+    assert caught.value.__cause__ is other.refuses and len(stack.segments()) == 1
+    del caught
+
+
+def test_a_function_may_use_the_stack_but_for_segments(sim):
+    stack, said = alluvion.resource("pool(registered=8MiB, initial=8MiB) | mapped"), []
+    reference = weakref.ref(stack)
+
+    def added(address, size, device):
+        buffer_of(reference(), 1000)
+        assert reference().trim() == 0
+        try:
+            buffer_of(reference(), SEGMENT)
+        except errors.Error as error:
+            said.append(str(error))
+
+    there = buffer_of(stack, MIB)
+    stack.on_segment(added)
+    more = buffer_of(stack, SEGMENT)
+    assert len(said) == 2 and all("within a hook of segments" in text for text in said), said
+    del there, more
+
+
+def test_threads_hear_of_each_segment_once(sim):
+    stack, registry = alluvion.resource(RECIPES[0]), Registry()
+    stack.on_segment(registry.added, registry.dropped)
+
+    def work():
+        for round in range(20):
+            buffer_of(stack, (1 + round % 3) * MIB)
+            stack.trim()
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert registry.known == dict(stack.segments())
+    stack.trim()
+    assert registry.known == {}
+
+
+def test_sleep_lets_go_and_waking_tells_again(sim):
+    stack, registry = alluvion.resource("tracking | pool(registered=8MiB) | mapped"), Registry()
+    stack.on_segment(registry.added, registry.dropped)
+    with alluvion.using(stack):
+        weights = rmm.DeviceBuffer.to_device(b"abc")
+    known = dict(registry.known)
+    with stack.sleep():
+        assert registry.known == {}
+    assert registry.known == known and weights.tobytes() == b"abc"
+
+
+def test_functions_go_with_their_pool(sim):
+    stack, registry = alluvion.resource(RECIPES[0]), Registry()
+    gone = weakref.ref(registry)
+    stack.on_segment(registry.added, registry.dropped)
+    del registry
+    gc.collect()
+    assert gone() is not None
+    stack.on_segment()
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_frozen_stack_says_so(sim):
+    stack = alluvion.resource("stats | pool(initial=8MiB) | mapped")
+    stack.freeze()
+    there = buffer_of(stack, MIB)
+    with pytest.raises(errors.OutOfMemory, match="it is frozen, and takes no more memory"):
+        buffer_of(stack, SEGMENT)
+    del there
+    assert stack.trim() == 0 and stack.segments()[0][1] == SEGMENT
+
+
+def test_what_cannot_hear_is_refused(sim):
+    with pytest.raises(errors.Unsupported, match="registered"):
+        alluvion.resource("pool | mapped").on_segment(print)
+    with pytest.raises(TypeError, match="int cannot be"):
+        alluvion.resource("pool | cuda").on_segment(7)
+    for call in [lambda stack: stack.on_segment(print), lambda stack: stack.segments(), lambda stack: stack.freeze()]:
+        with pytest.raises(ValueError, match="pool"):
+            call(alluvion.resource("cuda"))
