@@ -35,6 +35,7 @@ mod pool_graph;
 mod pool_pages;
 mod pool_remote_free;
 mod pool_retire_vs_steal;
+mod pool_segment_hooks;
 mod pool_shutdown;
 mod pool_sleep;
 mod pool_snapshot;

@@ -56,6 +56,7 @@ mod pools;
 #[cfg(target_os = "linux")]
 mod processes;
 mod scenarios;
+mod segments;
 #[cfg(target_os = "linux")]
 mod shared;
 mod sleep;
