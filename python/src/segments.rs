@@ -1,7 +1,7 @@
 //! Who hears of the segments of a stack?
 
 use alluvion::suballoc::{SegmentHooks, SegmentView, SuballocBook};
-use alluvion::{AnyResource, Error, Resource as _, ResourceExt as _};
+use alluvion::{AnyResource, Error, ResourceExt as _};
 use pyo3::prelude::*;
 
 use crate::attached::attach;
@@ -59,7 +59,12 @@ pub(crate) fn set_hooks(
         .on_added(move |segment| added.tell(segment))
         .on_dropped(move |segment| dropped.tell(segment));
     let there = book.set_segment_hooks(hooks.clone())?;
-    there.into_iter().try_for_each(|segment| hooks.added(segment)).map(Some)
+    let mut all = Ok(Some(()));
+    // The last error: what the function has raised last is the cause.
+    for refused in there.into_iter().filter_map(|segment| hooks.added(segment).err()) {
+        all = Err(refused);
+    }
+    all
 }
 
 /// The segments of the outermost suballocator: the address and the bytes of each. `None` without one.
