@@ -17,8 +17,9 @@ thread_local! {
 /// upstream. There a program registers memory with a network card or a communicator, and takes it back.
 ///
 /// They are called with no lock held, by the thread whose request, trim, sleep or end it is. They may use the suballocator, but a
-/// request of theirs that takes another segment is refused. One that never returns holds up no other thread but those that put the
-/// suballocator to sleep or wake it. A hook that keeps the suballocator alive which it belongs to keeps both for ever.
+/// request of theirs that takes another segment is refused. Other threads that need a segment meanwhile wait as for a slow upstream: a
+/// second, or ten where there is no room for another, and then go on; only a sleep and a wake wait until the hook of another one has
+/// returned. A hook that keeps the suballocator alive which it belongs to keeps both for ever.
 ///
 /// [`PoolConfig::segment_hooks`](super::PoolConfig::segment_hooks) has them from the first segment on,
 /// [`SuballocBook::set_segment_hooks`](super::SuballocBook::set_segment_hooks) from now on.

@@ -46,6 +46,7 @@ fn what_is_written_in_many_ways_prints_in_one() {
         ("pool(maximum=50%, initial=64k)", "pool(initial=64KiB, maximum=50%)"),
         ("pool( 0 , growth = DOUBLING )", "pool(initial=0, growth=doubling)"),
         ("pool(growth=256MiB, reuse=own, checked=on)", "pool(growth=256MiB, reuse=own, checked=true)"),
+        ("pool(registered=64m) | mapped", "pool(registered=64MiB) | mapped"),
         ("\tfixed_size(1.5k, 16)\n| cuda", "fixed-size(block=1536, blocks=16) | cuda"),
         ("binning(1MiB, 4MiB) | pool", "binning(from=1MiB, to=4MiB) | pool"),
         ("pinned(numa=anywhere, portable=no)", "pinned(portable=false, numa=anywhere)"),
@@ -120,7 +121,7 @@ fn what_is_not_understood_is_pointed_at() {
         ("pool(initial=1, initial=2)", 17, "`initial` is given twice"),
         ("pool(1, initial=2)", 9, "`initial` is given twice"),
         ("pool(initial=1, 2)", 17, "without a name comes after one that has a name"),
-        ("pool(1, 2, exact, own, true, 3, 4)", 33, "`pool` takes 6 arguments"),
+        ("pool(1, 2, exact, own, true, 3, 4, 5)", 36, "`pool` takes 7 arguments"),
         ("null(0, 1)", 9, "`null` takes one argument"),
         ("pool(growth=slow)", 13, "it is not spare, doubling, exact or a size"),
         ("pool(reuse=1)", 12, "it is not own, completed or wait"),
@@ -635,4 +636,18 @@ fn the_peers_of_auto_are_those_of_its_source() {
     assert_eq!(mapped.config().peer_devices().len(), 1);
     let error = parse("auto(gpu=1)").build(&sim.device(0)).unwrap_err();
     assert_eq!(error.column(), Some(10), "{error}");
+}
+
+/// `registered` is in the pool that is built.
+#[test]
+fn segments_that_stay_are_a_word() {
+    let sim = sim();
+    let stack = parse("stats | pool(registered=4MiB, initial=1MiB) | mapped").build(&sim.device(0)).unwrap();
+    let book = stack.find::<SuballocBook>().unwrap();
+    assert_eq!(book.segments().iter().map(|segment| segment.bytes).collect::<Vec<_>>(), [2 << 20]);
+    let stream = sim.device(0).stream().unwrap();
+    let _numbers = DeviceVec::<u8, _>::zeroed_in(3 << 20, &stream, &stack).unwrap();
+    let mut bytes: Vec<usize> = book.segments().iter().map(|segment| segment.bytes).collect();
+    bytes.sort_unstable();
+    assert_eq!(bytes, [2 << 20, 4 << 20]);
 }

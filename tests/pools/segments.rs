@@ -619,6 +619,19 @@ fn hooks_are_for_whatever_keeps_its_segments() {
     assert_eq!(registry.known(), []);
 }
 
+/// A budget moves nothing in a registered pool.
+#[test]
+fn a_budget_has_no_effect() {
+    let sim = machine(64);
+    let stream = stream(&sim);
+    let pool = pool(&sim, registered().budget(PageBudget::TimesPeak(1.0)));
+    for round in 0..20_usize {
+        let blocks = [1, 3, 5].map(|part| Held::of(&pool, (part + round) % 6 * PAGE + 1, stream.as_ref()));
+        blocks.into_iter().for_each(|block| block.free(stream.as_ref()));
+    }
+    assert_eq!((sim.calls()[Call::MemoryUnmap], pool.status().moves), (0, 0));
+}
+
 #[test]
 fn what_cannot_be_kept_is_refused() {
     let sim = Sim::with_config(SimConfig::default());
@@ -627,7 +640,6 @@ fn what_cannot_be_kept_is_refused() {
     assert!(moving.set_segment_hooks(SegmentHooks::default()).unwrap_err().is_unsupported());
     for config in [
         PoolConfig::default().segment_hooks(SegmentHooks::default()),
-        registered().budget(PageBudget::TimesPeak(1.1)),
         PoolConfig::default().registered(0),
         registered().maximum(PAGE - 1),
         registered().initial(2 * PAGE).maximum(PAGE),

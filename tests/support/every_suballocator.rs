@@ -55,6 +55,11 @@ macro_rules! every_suballocator {
         alluvion::resource_suite!(pool_over_mapped on $machine($bench), |device| {
             $crate::every_suballocator::pool_over(Mapped::new(device).unwrap(), PoolConfig::default())
         });
+        // Whole pages of 4 MiB, of which none moves.
+        alluvion::resource_suite!(pool_over_mapped_in_segments on $machine($bench), |device| {
+            let config = PoolConfig::default().registered(4 << 20);
+            $crate::every_suballocator::pool_over(Mapped::new(device).unwrap(), config)
+        });
         // As little as can be: free pages move for each growth.
         alluvion::resource_suite!(pool_over_mapped_within_its_peak on $machine($bench), |device| {
             let config = PoolConfig::default().budget(PageBudget::TimesPeak(1.0));

@@ -67,7 +67,7 @@ impl PoolConfig {
     }
 
     /// Moves free pages instead of growing past this, over an upstream with [pages](crate::resource::Pages): see
-    /// [`PageBudget`]. Over other upstreams it has no effect. Default: none, and free pages move only where there is no
+    /// [`PageBudget`]. Over other upstreams, and in a [registered](Self::registered) pool, whose pages do not move, it has no effect. Default: none, and free pages move only where there is no
     /// more memory, or no room under the [maximum](Self::maximum).
     pub fn budget(mut self, limit: PageBudget) -> Self {
         self.engine.page_budget = Some(limit);
@@ -242,13 +242,6 @@ impl PoolConfig {
                 "a growth step below 256 bytes",
                 "no segment is smaller",
                 "pass a step of 2 MiB or more, or `Growth::Exact`",
-            ));
-        }
-        if self.engine.segment_bytes.is_some() && self.engine.page_budget.is_some() {
-            return Err(Error::invalid_argument(
-                "a budget for a registered pool",
-                "its pages do not move",
-                "leave one of the two out",
             ));
         }
         if self.engine.segment_bytes == Some(0) {
