@@ -282,6 +282,7 @@ unsafe fn ask(sim: &SimDriver, call: Call, arguments: *const u64, answers: *mut 
             Call::PoolSetAccess => {
                 sharing(sim).pool_set_access(ordinal, RawPool(a(1)), a(2) as u32, access(a(3)))?;
             }
+            Call::DmaBuf => hand_out(sharing(sim).dma_buf(ordinal, a(1), size(2))?, put),
             Call::MemoryImport => put(0, sharing(sim).memory_import(ordinal, &taken_in(a))?.0),
             Call::CanReach => put(0, sharing(sim).can_reach(ordinal, a(1) as u32)?.into()),
             Call::Reach => sharing(sim).reach(ordinal, a(1) as u32)?,

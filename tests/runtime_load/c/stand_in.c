@@ -705,6 +705,17 @@ DRIVER(MemExportToShareableHandle)(void *handle, memory_t memory, handle_type_t 
     return done(code);
 }
 
+#if defined CUDART
+/* A descriptor of a dma-buf, of which there is one type, and no flag. */
+DRIVER(MemGetHandleForAddressRange)(void *handle, address_t address, size_t size, unsigned int type, unsigned long long flags) {
+    uint64_t answer = 0;
+    if (type != 1 || flags) return done(1);
+    uint32_t code = ASK(DmaBuf, &answer, (uint64_t)here(), A(address), size);
+    if (code == 0) *(int *)handle = (int)answer;
+    return done(code);
+}
+#endif
+
 DRIVER(MemMap)(address_t address, size_t size, size_t offset, memory_t memory, unsigned long long flags) {
     if (offset || flags) return done(1);
     return done(ASK(MemoryMap, NULL, (uint64_t)here(), A(address), size, A(memory)));
@@ -832,7 +843,7 @@ static const struct {
     FUNCTION(cuCtxPopCurrent), FUNCTION(cuCtxGetDevice), FUNCTION(cuMemGetAddressRange), FUNCTION(cuPointerGetAttributes),
     FUNCTION(cuMemsetD16Async), FUNCTION(cuMemsetD32Async), FUNCTION(cuMemGetAllocationGranularity), FUNCTION(cuMemAddressReserve), FUNCTION(cuMemAddressFree),
     FUNCTION(cuMemCreate), FUNCTION(cuMemRelease), FUNCTION(cuMemExportToShareableHandle), FUNCTION(cuMemMap), FUNCTION(cuMemUnmap),
-    FUNCTION(cuMemSetAccess), FUNCTION(cuMemImportFromShareableHandle), FUNCTION(cuMemGetAllocationPropertiesFromHandle),
+    FUNCTION(cuMemGetHandleForAddressRange), FUNCTION(cuMemSetAccess), FUNCTION(cuMemImportFromShareableHandle), FUNCTION(cuMemGetAllocationPropertiesFromHandle),
     FUNCTION(cuDeviceGetUuid)
 };
 
