@@ -45,6 +45,9 @@ impl SuballocBook {
     /// Has these hooks told of every segment from now on, instead of those before. Returns the segments that are there already, of which
     /// they are not told: each segment is in this list or comes later, and never both.
     ///
+    /// A segment of the list may go at any time, where another thread trims: `dropped` is told of it then, maybe before the list is read.
+    /// [`SegmentHooks::added`] tells of those that are there.
+    ///
     /// ```
     /// use alluvion::suballoc::SegmentHooks;
     /// use alluvion::{Error, PoolConfig, ResourceExt, Sim, source::Cuda};
