@@ -1,12 +1,15 @@
 //! `ResourceExt`: the methods that build stacks of resources, and query them.
 
+#![expect(unsafe_code, reason = "frees several blocks as one is freed")]
+
 use crate::adaptor::{
     Aligned, AlignedConfig, Allowance, Budget, FailureCallback, Fallback, Guard, GuardConfig, Limiting, Log,
     Logging, Prefetch, Stats, ThreadSafe, Tracking, Watch, Watched,
 };
 use crate::error::{Error, OutOfMemory};
 use crate::relief::Relief;
-use crate::resource::{Describe, DeviceAccessible, Layer, Resource, find};
+use crate::resource::{Describe, DeviceAccessible, DevicePtr, Layer, Layout, Resource, find};
+use crate::stream::OnStream;
 use crate::suballoc::{
     Arena, ArenaConfig, Binning, BinningBuilder, FixedSize, FixedSizeConfig, Pool, PoolConfig,
 };
@@ -354,6 +357,69 @@ pub trait ResourceExt: Resource {
         Self: DeviceAccessible + Sized,
     {
         Guard::new(self, config)
+    }
+
+    /// A block for each layout, or none at all.
+    ///
+    /// ```
+    /// use alluvion::{Layout, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let stream = sim.device(0).stream()?;
+    /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().maximum(4 << 20))?;
+    /// let layouts = [1 << 20, 1000, 2 << 20].map(|bytes| Layout::from_bytes(bytes).expect("it is small"));
+    /// let blocks = pool.allocate_many(&layouts, &stream)?;
+    /// assert!(pool.allocate_many(&layouts, &stream).is_err(), "there is no room for as much again");
+    /// assert_eq!(pool.status().live_blocks, 3);
+    /// let blocks: Vec<_> = blocks.into_iter().zip(layouts).collect();
+    /// // SAFETY: the blocks came from `pool` with these layouts, and nothing uses them.
+    /// unsafe { pool.deallocate_many(&blocks, &stream) };
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`allocate`](Resource::allocate), for the first that fails; the blocks before it are freed.
+    fn allocate_many<'s>(
+        &self,
+        layouts: &[Layout],
+        stream: impl OnStream<'s>,
+    ) -> Result<Vec<DevicePtr>, Error>
+    where
+        Self: Sized,
+    {
+        let stream = stream.stream_ref();
+        let mut blocks = Vec::with_capacity(layouts.len());
+        for &layout in layouts {
+            match self.allocate(layout, stream) {
+                Ok(block) => blocks.push(block),
+                Err(error) => {
+                    for (&block, &layout) in blocks.iter().zip(layouts) {
+                        // SAFETY: the block came from this resource with this layout, and nobody has seen it.
+                        unsafe { self.deallocate(block, layout, stream) };
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(blocks)
+    }
+
+    /// Frees many blocks, from [`allocate_many`](Self::allocate_many) or others.
+    ///
+    /// # Safety
+    ///
+    /// Each block is live, of this resource, with this layout, and every use of it, its allocation included, is ordered before this
+    /// point of `stream`.
+    unsafe fn deallocate_many<'s>(&self, blocks: &[(DevicePtr, Layout)], stream: impl OnStream<'s>)
+    where
+        Self: Sized,
+    {
+        let stream = stream.stream_ref();
+        for &(block, layout) in blocks {
+            // SAFETY: the caller's promises.
+            unsafe { self.deallocate(block, layout, stream) };
+        }
     }
 
     /// The book of the outermost layer of type `L`, in this resource or under it: see [`Layer`].

@@ -2,11 +2,10 @@
 
 use smallvec::SmallVec;
 
-use super::Engine;
 use super::book::{Counters, Inner, Request, SuballocBook};
 use super::slow_path::keep_first;
 use crate::error::Error;
-use crate::resource::{DevicePtr, Resource};
+use crate::resource::DevicePtr;
 use crate::stream::StreamId;
 use crate::suballoc::core::{Disowning, Owned, Owner};
 
@@ -22,17 +21,37 @@ const MOST_BUSY: usize = 64;
 /// proportion to their number; with this much found at once, the next requests need not list them.
 const PART: usize = 16;
 
-impl<U: Resource> Engine<U> {
-    /// Empties all caches, and makes the memory of completed work unowned, which merges it. Does not wait.
-    pub(in crate::suballoc) fn collect(&self) -> Result<(), Error> {
-        self.book.require_same_process()?;
-        self.book.spill_in_turn();
-        let owned: Vec<_> = self.book.lock().core.owners().collect();
-        self.book.poll_streams(&owned)
-    }
-}
-
 impl SuballocBook {
+    /// Empties all caches, asks the driver which work is completed, and merges its memory. Does not wait. It is
+    /// [`Pool::defragment`](crate::Pool::defragment), for a suballocator of which only the book is known.
+    ///
+    /// ```
+    /// use alluvion::suballoc::SuballocBook;
+    /// use alluvion::{AnyResource, DeviceVec, PoolConfig, ResourceExt, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let stream = sim.device(0).stream()?;
+    /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().initial(4 << 20))?;
+    /// let stack = AnyResource::new(pool.stats());
+    /// drop(DeviceVec::<u8, _>::zeroed_in(1 << 20, &stream, &stack)?);
+    /// stream.synchronize()?;
+    /// let book = stack.find::<SuballocBook>().expect("there is a pool");
+    /// assert_eq!(book.status().largest_free_bytes, 3 << 20, "the rest lies in the cache of the stream");
+    /// book.defragment()?;
+    /// assert_eq!(book.status().largest_free_bytes, 4 << 20);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of the work itself.
+    pub fn defragment(&self) -> Result<(), Error> {
+        self.require_same_process()?;
+        self.spill_in_turn();
+        let owned: Vec<_> = self.lock().core.owners().collect();
+        self.poll_streams(&owned)
+    }
+
     /// Asks the driver how far the other streams have come, and serves from the memory of completed work.
     pub(super) fn serve_completed(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
         let mut others = self.others(request.requester).owned;

@@ -54,7 +54,7 @@ macro_rules! resource_by_engine {
             ///
             /// Those of the work itself.
             pub fn defragment(&self) -> Result<(), Error> {
-                self.engine.collect()
+                self.engine.book().defragment()
             }
 
             /// Frees a block as [`deallocate`](Resource::deallocate) does, if it is one. A block that was freed before,

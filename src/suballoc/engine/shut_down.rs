@@ -26,7 +26,7 @@ impl<U: Resource> Engine<U> {
         if self.reserved_bytes() > keep_bytes {
             self.close_open_ends();
             let _ = self.book.settle_copies();
-            collected = self.collect();
+            collected = self.book.defragment();
             let keep_units = keep_bytes.div_ceil(Layout::MIN_ALIGN) as u64;
             // Those that a hook does not let go of are out of the core until the end: else each would be the next one again.
             let mut refused = Vec::new();

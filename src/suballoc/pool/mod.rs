@@ -226,63 +226,6 @@ impl<U: Resource> Pool<U> {
     pub fn merge<'s>(&self, stream: impl OnStream<'s>) -> Result<(), Error> {
         self.engine.merge(stream.stream_ref())
     }
-
-    /// A block for each layout, or none at all.
-    ///
-    /// ```
-    /// use alluvion::{Layout, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
-    ///
-    /// let sim = Sim::new();
-    /// let stream = sim.device(0).stream()?;
-    /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().maximum(4 << 20))?;
-    /// let layouts = [1 << 20, 1000, 2 << 20].map(|bytes| Layout::from_bytes(bytes).expect("it is small"));
-    /// let blocks = pool.allocate_many(&layouts, &stream)?;
-    /// assert!(pool.allocate_many(&layouts, &stream).is_err(), "there is no room for as much again");
-    /// assert_eq!(pool.status().live_blocks, 3);
-    /// let blocks: Vec<_> = blocks.into_iter().zip(layouts).collect();
-    /// // SAFETY: the blocks came from `pool` with these layouts, and nothing uses them.
-    /// unsafe { pool.deallocate_many(&blocks, &stream) };
-    /// # Ok::<(), alluvion::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`allocate`](Resource::allocate), for the first that fails; the blocks before it are freed.
-    pub fn allocate_many<'s>(
-        &self,
-        layouts: &[Layout],
-        stream: impl OnStream<'s>,
-    ) -> Result<Vec<DevicePtr>, Error> {
-        let stream = stream.stream_ref();
-        let mut blocks = Vec::with_capacity(layouts.len());
-        for &layout in layouts {
-            match self.allocate(layout, stream) {
-                Ok(block) => blocks.push(block),
-                Err(error) => {
-                    for (&block, &layout) in blocks.iter().zip(layouts) {
-                        // SAFETY: the block came from this pool with this layout, and nobody has seen it.
-                        unsafe { self.deallocate(block, layout, stream) };
-                    }
-                    return Err(error);
-                }
-            }
-        }
-        Ok(blocks)
-    }
-
-    /// Frees many blocks, from [`allocate_many`](Self::allocate_many) or others.
-    ///
-    /// # Safety
-    ///
-    /// Each block is live, of this pool, with this layout, and every use of it, its allocation included, is ordered before this point
-    /// of `stream`.
-    pub unsafe fn deallocate_many<'s>(&self, blocks: &[(DevicePtr, Layout)], stream: impl OnStream<'s>) {
-        let stream = stream.stream_ref();
-        for &(block, layout) in blocks {
-            // SAFETY: the caller's promises.
-            unsafe { self.deallocate(block, layout, stream) };
-        }
-    }
 }
 
 resource_by_engine!(Pool, |this, f| write!(f, "Pool({})", Size(this.pool_size())));

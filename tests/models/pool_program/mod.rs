@@ -15,7 +15,9 @@ pub(crate) mod worker;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use alluvion::{DeviceAccessible, DevicePtr, Error, Frontier, Layout, Pool, Resource, Sim, Stream};
+use alluvion::{
+    DeviceAccessible, DevicePtr, Error, Frontier, Layout, Pool, Resource, ResourceExt as _, Sim, Stream,
+};
 use op::{Kind, Op, SLOTS};
 use pattern::Wrong;
 pub(crate) use tally::StatsBook;

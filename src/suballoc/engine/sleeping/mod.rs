@@ -127,7 +127,7 @@ impl<U: Resource> Engine<U> {
             None => machine.wait_for_every_stream(self.book.device.ordinal())?,
         }
         // Free memory whose work is over is no obstacle then. A stream that cannot be asked keeps its pages.
-        let _ = self.collect();
+        let _ = self.book.defragment();
         let Some(store) = keep.0 else { return Ok(()) };
         let bytes = record.bytes();
         let host = record.host.insert(HostCopy::allocate(store, bytes as u64)?);

@@ -57,7 +57,7 @@ impl<U: Resource> Engine<U> {
         let mut mapped = self.create_pages(pages, &mut missing);
         if matches!(&mapped, Err(error) if error.is_out_of_memory()) {
             // Its own free memory may be what is missing.
-            let _ = self.collect();
+            let _ = self.book.defragment();
             if self.trim_pages(0) > 0 {
                 mapped = self.create_pages(pages, &mut missing);
             }
