@@ -91,6 +91,16 @@ static inline void alv_deallocate(const alv_resource *resource, void *block, siz
     alv_deallocate_raw(resource, block, bytes, align, alv_stream_of_this_file(stream));
 }
 
+ALV_MUST_USE static inline alv_status alv_allocate_many(const alv_resource *resource, const size_t *sizes, size_t count, size_t align,
+                                                        alv_cuda_stream stream, void **blocks) {
+    return alv_allocate_many_raw(resource, sizes, count, align, alv_stream_of_this_file(stream), blocks);
+}
+
+static inline void alv_deallocate_many(const alv_resource *resource, void *const *blocks, const size_t *sizes, size_t count,
+                                       size_t align, alv_cuda_stream stream) {
+    alv_deallocate_many_raw(resource, blocks, sizes, count, align, alv_stream_of_this_file(stream));
+}
+
 ALV_MUST_USE static inline alv_status alv_stream_wrap(int32_t device, alv_cuda_stream stream, alv_stream **out) {
     return alv_stream_wrap_raw(device, alv_stream_of_this_file(stream), out);
 }

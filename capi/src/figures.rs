@@ -160,6 +160,11 @@ fn without(layer: &'static str, instead: &'static str) -> Error {
     Error::unsupported(layer, "the stack has no such layer", instead)
 }
 
+/// The book of the outermost suballocator, which `what` needs.
+fn suballocator<'a>(resource: &'a AnyResource, what: &'static str) -> Result<&'a SuballocBook, Error> {
+    resource.find::<SuballocBook>().ok_or_else(|| without(what, "name `pool` in the recipe"))
+}
+
 const STATS: &str = "name `stats` in the recipe";
 
 /// Gives memory that nobody uses back to the driver until at most `keep` bytes are kept; `given_back`, which may be null, gets
@@ -178,6 +183,17 @@ pub unsafe extern "C" fn alv_trim(
             unsafe { given_back.write(bytes) };
         }
         Ok(())
+    })
+}
+
+/// Empties the caches of the outermost suballocator, asks the driver which work is completed, and merges its memory. Does not wait. Call it
+/// at a safe point of a program, such as the end of an iteration. `ALV_UNSUPPORTED` without a suballocator.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_defragment(resource: *const ResourceHandle) -> Status {
+    boundary::call(|| {
+        let defragment = |resource: &AnyResource| suballocator(resource, "memory to defragment")?.defragment();
+        // SAFETY: the contract of pointers.
+        unsafe { with(resource, defragment) }
     })
 }
 
@@ -264,9 +280,7 @@ unsafe fn counted(
 pub unsafe extern "C" fn alv_status_of(resource: *const ResourceHandle, out: *mut PoolStatus) -> Status {
     boundary::call(|| {
         let figures = |resource: &AnyResource| {
-            let book = resource.find::<SuballocBook>();
-            book.map(SuballocBook::status)
-                .ok_or_else(|| without("figures of a suballocator", "name `pool` in the recipe"))
+            Ok(suballocator(resource, "figures of a suballocator")?.status())
         };
         // SAFETY: the contract of pointers.
         let status = unsafe { with(resource, figures) }?;
@@ -303,10 +317,7 @@ pub unsafe extern "C" fn alv_limit_of(
 
 /// What a snapshot writes.
 fn snapshot(resource: &AnyResource) -> Result<Snapshot, Error> {
-    let Some(book) = resource.find::<SuballocBook>() else {
-        return Err(without("a snapshot of a suballocator", "name `pool` in the recipe"));
-    };
-    let mut snapshot = book.snapshot();
+    let mut snapshot = suballocator(resource, "a snapshot of a suballocator")?.snapshot();
     if let Some(book) = resource.find::<Tracking>() {
         snapshot.label_by(book);
     }

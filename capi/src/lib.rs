@@ -18,6 +18,7 @@
 //! | `simulated` | What would a GPU have done? |
 //! | `resource` | What is a resource for C? |
 //! | `allocate` | How is memory asked for and given back? |
+//! | `many` | How are many blocks asked for and given back at once? |
 //! | `ledger` | How is memory freed without its size? |
 //! | `transfer` | How does data move? |
 //! | `source` | What if the memory, or the help in need, comes from C? |
@@ -52,6 +53,7 @@ mod last_error;
 mod ledger;
 mod legacy;
 mod machine;
+mod many;
 mod origin;
 mod plugin;
 mod record;
@@ -75,6 +77,7 @@ pub use last_error::*;
 pub use ledger::*;
 pub use legacy::*;
 pub use machine::*;
+pub use many::*;
 pub use plugin::*;
 pub use resource::*;
 pub use segments::*;

@@ -46,6 +46,7 @@ VALUES = {
     "alv_sleeper *": "sleeper", "alv_sleeper **": "&made.sleeper", "alv_sleep_figures *": "&sleeping",
     "alv_machine *": "machine", "alv_resource *": "resource", "alv_stream *": "stream",
     "alv_shared *": "shared", "alv_shared **": "&made.shared", "alv_imported *": "imported", "alv_imported **": "&made.imported",
+    "void ** blocks": "made.blocks", "size_t * sizes": "sizes", "size_t count": "2",
     "alv_resource ** stacks": "made.stacks", "size_t places": "2", "void * message": "message", "size_t length": "length",
     "void * buffer": "place", "int32_t descriptor": "-1", "int64_t timeout_ms": "0", "alv_message *": "&told", "alv_range *": "&range",
     "alv_sharing *": "&sharing", "alv_share_options *": "&sharing_options", "alv_open_options *": "&opening_options",
@@ -96,7 +97,7 @@ static struct {
     alv_sleeper *sleeper;
     alv_resource *stacks[2];
     alv_cuda_stream bare;
-    void *block;
+    void *block, *blocks[2];
 } made;
 static alv_machine *machine;
 static alv_resource *resource;
@@ -115,6 +116,7 @@ static void *block, *entered;
 static char place[4096], text[64];
 static const char *path;
 static size_t number;
+static const size_t sizes[2] = {4096, 4096};
 static uint64_t tally;
 static int32_t small;
 
@@ -130,7 +132,7 @@ static void begin(void) {
     made.sleeper = (alv_sleeper *)(void *)place;
     made.stacks[0] = made.stacks[1] = (alv_resource *)(void *)place;
     made.bare = (alv_cuda_stream)(void *)place;
-    made.block = place;
+    made.block = made.blocks[0] = made.blocks[1] = place;
 }
 
 static int is_null_or_untouched(const void *given) { return given == NULL || given == place; }
@@ -139,6 +141,7 @@ static void nothing_was_given(void) {
     EXPECT(is_null_or_untouched(made.machine) && is_null_or_untouched(made.resource) && is_null_or_untouched(made.stream) &&
            is_null_or_untouched(made.ledger) && is_null_or_untouched(made.bare) && is_null_or_untouched(made.block) &&
            is_null_or_untouched(made.shared) && is_null_or_untouched(made.imported) &&
+           is_null_or_untouched(made.blocks[0]) && is_null_or_untouched(made.blocks[1]) &&
            is_null_or_untouched(made.sleeper) && is_null_or_untouched(made.stacks[0]) && is_null_or_untouched(made.stacks[1]));
 }
 
@@ -240,7 +243,7 @@ def split(arguments):
     for letter in arguments + ",":
         depth += (letter == "(") - (letter == ")")
         if letter == "," and depth == 0:
-            part = " ".join(part.split())
+            part = " ".join(part.split()).replace("*const *", "**")
             function = re.match(r".*\(\*(\w+)\)\(", part)
             if function:
                 yield "fn", function[1]

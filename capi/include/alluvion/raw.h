@@ -575,6 +575,10 @@ alv_status alv_trim(const struct alv_resource *resource,
                     size_t keep,
                     size_t *given_back);
 
+// Empties the caches of the outermost suballocator, asks the driver which work is completed, and merges its memory. Does not wait. Call it
+// at a safe point of a program, such as the end of an iteration. `ALV_UNSUPPORTED` without a suballocator.
+alv_status alv_defragment(const struct alv_resource *resource);
+
 // The free and the total bytes of the memory that the stack draws on. Either place may be null.
 alv_status alv_memory_info(const struct alv_resource *resource, size_t *available, size_t *total);
 
@@ -732,6 +736,26 @@ alv_status alv_current_device(int32_t *out);
 
 // Makes a device current for the calling thread, as `cudaSetDevice` does. On a simulated machine it is the only way.
 alv_status alv_set_current_device(int32_t number);
+
+// Allocates a block for each of the `count` sizes in `sizes`, or none at all: as `alv_allocate`, with one alignment and one look-up of the
+// stream for all. `blocks` has as many places, which are null for no bytes, and all of them if the call fails. Either array may be null
+// if `count` is 0.
+ALV_MUST_USE
+alv_status alv_allocate_many_raw(const struct alv_resource *resource,
+                                 const size_t *sizes,
+                                 size_t count,
+                                 size_t align,
+                                 alv_cuda_stream stream,
+                                 void **blocks);
+
+// Gives `count` blocks back: as `alv_deallocate` for each of them with its size, with one look-up of the stream for all. Whichever call
+// they came from, they have one alignment. Nulls are nothing to free. Either array may be null if `count` is 0.
+void alv_deallocate_many_raw(const struct alv_resource *resource,
+                             void *const *blocks,
+                             const size_t *sizes,
+                             size_t count,
+                             size_t align,
+                             alv_cuda_stream stream);
 
 // Allocates for CuPy, whose `CFunctionAllocator(param, malloc, free, owner)` takes the address of this function: `void *(void *,
 // size_t, int)`. From the resource that is current for the device at each request.

@@ -70,6 +70,30 @@ static void alignments_up_to_256_are_no_mistake(void) {
     }
 }
 
+static void many_blocks_are_all_or_none(void) {
+    alv_machine *machine = simulated();
+    alv_resource *pool = stack("stats | pool(initial=4MiB, maximum=4MiB) | cuda");
+    const size_t sizes[3] = {1 << 20, 0, 1 << 20};
+    void *blocks[3], *more[3] = {blocks, blocks, blocks};
+    OK(alv_allocate_many(pool, sizes, 3, 0, NULL, blocks));
+    EXPECT(blocks[0] != NULL && blocks[1] == NULL && blocks[2] != NULL && blocks[0] != blocks[2]);
+    const size_t too_many[3] = {1 << 20, 1 << 10, 2 << 20};
+    EXPECT_STATUS(alv_allocate_many(pool, too_many, 3, 0, NULL, more), ALV_OUT_OF_MEMORY);
+    EXPECT(more[0] == NULL && more[1] == NULL && more[2] == NULL);
+    alv_deallocate_many(pool, blocks, sizes, 3, 0, NULL);
+    alv_counts counts = ALV_INIT(alv_counts);
+    OK(alv_stats(pool, &counts));
+    EXPECT(counts.allocations.value == 0);
+
+    OK(alv_synchronize(pool, NULL));
+    OK(alv_defragment(pool));
+    alv_pool_status figures = ALV_INIT(alv_pool_status);
+    OK(alv_status_of(pool, &figures));
+    EXPECT(figures.largest_free_bytes == 4 << 20);
+    alv_resource_release(pool);
+    clean(machine);
+}
+
 static void no_bytes_are_null(void) {
     alv_machine *machine = simulated();
     alv_resource *resource = stack("stats | cuda");
@@ -222,6 +246,7 @@ int main(void) {
     EXPECT(alv_version() == ALV_VERSION);
     blocks_of_every_kind_of_call();
     alignments_up_to_256_are_no_mistake();
+    many_blocks_are_all_or_none();
     no_bytes_are_null();
     bad_requests_are_refused_and_leave_null();
     a_call_of_the_driver_that_fails_is_a_status();

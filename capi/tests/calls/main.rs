@@ -11,6 +11,7 @@ mod allocation;
 mod figures;
 mod ledger;
 mod machines;
+mod many;
 mod resources;
 mod segments;
 mod share;

@@ -234,6 +234,23 @@ void buffers() {
 
 } // namespace
 
+void many() {
+    test::sim sim;
+    resource const pool("stats | pool(maximum=4MiB) | cuda");
+    std::vector<std::size_t> const sizes{1 << 20, 1000, 2 << 20};
+    auto const blocks = pool.allocate_many(stream_view{}, sizes);
+    EXPECT(blocks.size() == 3 && pool.stats()->allocations.value == 3);
+    EXPECT(test::throws<alluvion::out_of_memory>([&] { static_cast<void>(pool.allocate_many(stream_view{}, sizes)); }));
+    EXPECT(test::throws<std::invalid_argument>([&] { pool.deallocate_many(stream_view{}, blocks, {1 << 20}); }));
+    EXPECT(pool.stats()->allocations.value == 3);
+    pool.deallocate_many(stream_view{}, blocks, sizes);
+    EXPECT(pool.stats()->allocations.value == 0 && pool.allocate_many(stream_view{}, {}).empty());
+    EXPECT(alv_synchronize(pool.native_handle(), nullptr) == ALV_OK);
+    pool.defragment();
+    EXPECT(pool.status()->largest_free_bytes >= 2 << 20);
+    EXPECT(test::throws<alluvion::error>([] { resource("cuda").defragment(); }));
+}
+
 int main() {
     handles();
     moved_from();
@@ -242,5 +259,6 @@ int main() {
     scopes();
     layers();
     buffers();
+    many();
     return test::failures == 0 ? 0 : 1;
 }

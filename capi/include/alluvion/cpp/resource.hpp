@@ -13,6 +13,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace alluvion {
 
@@ -201,6 +202,25 @@ public:
         alv_deallocate_on(handle_, block, bytes, align, stream.native_handle());
     }
 
+    // Many at once, with one look-up of the stream for all: a block for each size, or none at all.
+
+    [[nodiscard]] std::vector<void *> allocate_many(stream_view stream, std::vector<std::size_t> const &sizes,
+                                                    std::size_t align = default_alignment) const {
+        ensure_context();
+        std::vector<void *> blocks(sizes.size());
+        check(alv_allocate_many_raw(handle_, sizes.data(), sizes.size(), align, stream.resolved(), blocks.data()));
+        return blocks;
+    }
+    /// Throws `std::invalid_argument`, and frees nothing, if there is not one size for each block.
+    void deallocate_many(stream_view stream, std::vector<void *> const &blocks, std::vector<std::size_t> const &sizes,
+                         std::size_t align = default_alignment) const {
+        if (blocks.size() != sizes.size()) {
+            throw std::invalid_argument("alluvion: there is not one size for each block");
+        }
+        ensure_context();
+        alv_deallocate_many_raw(handle_, blocks.data(), sizes.data(), sizes.size(), align, stream.resolved());
+    }
+
     // For every stream at once.
 
     [[nodiscard]] void *allocate_sync(std::size_t bytes, std::size_t align = default_alignment) const {
@@ -269,6 +289,12 @@ public:
         std::size_t given_back = 0;
         check(alv_trim(handle_, keep, &given_back));
         return given_back;
+    }
+
+    /// Empties the caches of the outermost suballocator, and merges the memory of completed work. Does not wait.
+    void defragment() const {
+        ensure_context();
+        check(alv_defragment(handle_));
     }
 
     /// The free and the total bytes of the memory that the stack draws on.
