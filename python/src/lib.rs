@@ -74,7 +74,9 @@ mod _alluvion {
     #[pymodule_export]
     use crate::argument::parse_bytes;
     #[pymodule_export]
-    use crate::buffer::{DeviceBuffer, DeviceView, copy_device_to_ptr, copy_host_to_ptr, copy_ptr_to_host};
+    use crate::buffer::{
+        DeviceBuffer, DeviceView, allocate_many, copy_device_to_ptr, copy_host_to_ptr, copy_ptr_to_host,
+    };
     #[pymodule_export]
     use crate::buffer::{restore_blocks, save_blocks, saved_blocks};
     #[pymodule_export]
@@ -119,7 +121,7 @@ mod _alluvion {
     #[pymodule_export]
     use crate::stack::{Stack, plain_recipe, recipe_help};
     #[pymodule_export]
-    use crate::stream::{CudaStreamPool, Stream};
+    use crate::stream::{CudaStreamPool, Event, Stream};
     #[pymodule_export]
     use crate::tag::{Tag, follow_tags};
     #[pymodule_export]

@@ -291,6 +291,17 @@ impl Stack {
         raise(py, py.detach(|| owner.trim(keep)), During::Other)
     }
 
+    /// Merges what is free in the outermost suballocator. Returns `false` without one.
+    #[pyo3(name = "_defragment")]
+    fn defragment(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let (owner, py) = (owner_of(slf)?, slf.py());
+        let merged = py.detach(|| match owner.find::<SuballocBook>() {
+            Some(book) => book.defragment().map(|()| true),
+            None => Ok(false),
+        });
+        raise(py, merged, During::Other)
+    }
+
     /// Puts the stack to sleep, or what carries a tag.
     #[pyo3(name = "_sleep")]
     fn sleep(slf: &Bound<'_, Self>, tag: Option<String>, keeps: bool) -> PyResult<Sleeper> {

@@ -22,6 +22,7 @@ from alluvion import errors, pinned
 from alluvion._alluvion import (
     DeviceBuffer,
     DeviceView,
+    Event,
     Stream,
     current_device,
     current_resource,
@@ -58,6 +59,7 @@ __all__ = [
     "Call",
     "DeviceBuffer",
     "DeviceView",
+    "Event",
     "Hazard",
     "HazardError",
     "Limit",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Literal, NamedTuple, Self
+from typing import Any, Callable, Iterable, Literal, NamedTuple, Self
 
 from alluvion import _alluvion
-from alluvion._alluvion import Sleeper
+from alluvion._alluvion import DeviceBuffer, Sleeper
 from alluvion._snapshot import Snapshot
 from alluvion.errors import OutOfMemory
 
@@ -228,6 +228,44 @@ class Stack(_alluvion.Stack):
     def snapshot(self) -> Snapshot:
         """Every segment and block of the outermost pool at this moment. Blocks have tags if there is a `tracking` layer."""
         return Snapshot(self._needed(self._snapshot_json(), "pool"))
+
+    def allocate_many(self, sizes: Iterable[int | str], *, stream: Any = None) -> list[DeviceBuffer]:
+        """A buffer for each size, or none at all: if a request fails, the buffers before it go back. `stream` is that of all of them, and
+        the default stream if it is left out.
+
+        >>> import alluvion
+        >>> with alluvion.simulated():
+        ...     stack = alluvion.resource("stats | pool(maximum=4MiB) | cuda")
+        ...     table, index = stack.allocate_many(["2 MiB", 1000])
+        ...     print(table.size, index.size)
+        ...     try:
+        ...         stack.allocate_many([1 << 20, 2 << 20])
+        ...     except MemoryError:
+        ...         print(stack.stats().current_count)
+        ...     del table, index, stack
+        2097152 1000
+        2
+        """
+        options = {} if stream is None else {"stream": stream}
+        return _alluvion.allocate_many(self, [_alluvion.parse_bytes(size) for size in sizes], **options)
+
+    def defragment(self) -> None:
+        """Empties the caches of the outermost suballocator, asks the driver which work is completed, and merges its memory. Does not wait:
+        call it at a safe point of a program, such as the end of an iteration.
+
+        >>> import alluvion
+        >>> with alluvion.simulated():
+        ...     stack = alluvion.resource("pool(initial=4MiB) | cuda")
+        ...     del (buffers := stack.allocate_many(["1 MiB"] * 4))[:]
+        ...     print(stack.pool_status()["largest_free_bytes"])
+        ...     alluvion.rmm.pylibrmm.stream.DEFAULT_STREAM.synchronize()
+        ...     stack.defragment()
+        ...     print(stack.pool_status()["largest_free_bytes"])
+        ...     del stack
+        0
+        4194304
+        """
+        self._needed(self._defragment() or None, "pool")
 
     def trim(self, keep: int | str = 0) -> int:
         """Gives memory that nobody uses back, down to `keep` bytes. Returns how many bytes went."""

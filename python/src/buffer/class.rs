@@ -62,7 +62,8 @@ impl DeviceBuffer {
         Self::over(memory, size, stream, None)
     }
 
-    fn allocated(
+    /// A new buffer of a resource, or of the current one.
+    pub(super) fn allocated(
         py: Python<'_>,
         size: usize,
         stream: Arc<StreamHandle>,

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3::{PyTraverseError, intern};
 
-use super::{StreamArgument, StreamHandle, pending};
+use super::{Event, StreamArgument, StreamHandle, pending};
 use crate::ending::prepare;
 use crate::error::{During, raise};
 use crate::machine;
@@ -68,6 +68,33 @@ impl Stream {
             py.detach(|| self.handle.with(&machine::device_in_context()?, |stream| stream.synchronize()));
         pending::sweep(py);
         raise(py, done, During::Other)
+    }
+
+    /// The point that the stream has come to, for others to wait for.
+    fn record(&self, py: Python<'_>) -> PyResult<Event> {
+        let recorded =
+            py.detach(|| self.handle.with(&machine::device_in_context()?, |stream| stream.record()));
+        raise(py, recorded, During::Other).map(Event::of)
+    }
+
+    /// Makes later work on this stream wait, on the device, for the event.
+    fn wait_event(&self, py: Python<'_>, event: &Bound<'_, Event>) -> PyResult<()> {
+        let event = event.get().recorded();
+        let waited = py.detach(|| {
+            let Some(event) = event else { return Ok(()) };
+            self.handle.with(&machine::device_in_context()?, |stream| stream.wait_event(event))
+        });
+        raise(py, waited, During::Other)
+    }
+
+    /// Makes later work on this stream wait, on the device, for all that is on the other stream now.
+    fn wait_for_stream(&self, py: Python<'_>, stream: StreamArgument) -> PyResult<()> {
+        let other = stream.handle();
+        let waited = py.detach(|| {
+            let device = machine::device_in_context()?;
+            self.handle.with(&device, |stream| other.with(&device, |other| stream.wait_for_stream(other)))
+        });
+        raise(py, waited, During::Other)
     }
 
     /// Whether this is the default stream: its handle is 0 or 1.

@@ -6,11 +6,13 @@
 
 mod argument;
 mod class;
+mod event;
 mod handle;
 pub(crate) mod pending;
 mod pool;
 
 pub(crate) use argument::StreamArgument;
 pub(crate) use class::Stream;
+pub(crate) use event::Event;
 pub(crate) use handle::StreamHandle;
 pub(crate) use pool::CudaStreamPool;
