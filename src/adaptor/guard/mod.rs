@@ -7,6 +7,7 @@ mod book;
 mod config;
 mod fence;
 mod staging;
+mod told;
 mod trespass;
 
 pub use book::GuardBook;

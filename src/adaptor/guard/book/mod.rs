@@ -7,16 +7,15 @@ mod pending;
 use core::fmt;
 use core::mem;
 use std::collections::VecDeque;
-use std::io::Write as _;
 
 use pending::Pending;
 use smallvec::SmallVec;
 
 use super::fence::{Fence, Part, Zone};
 use super::staging::Staging;
+use super::told::Told;
 use super::{GuardConfig, Trespass, TrespassKind};
 use crate::blocks::BlockTable;
-use crate::contain::contain;
 use crate::device::Device;
 use crate::driver::DriverResult;
 use crate::error::{Error, Misuse, MisuseKind};
@@ -61,6 +60,7 @@ pub struct GuardBook {
     staging: Arc<Pool<Pinned>>,
     live: BlockTable<LiveBlock>,
     book: Mutex<Book>,
+    told: Told,
 }
 
 #[derive(Default)]
@@ -120,12 +120,41 @@ struct Check {
 }
 
 impl GuardBook {
-    pub(super) fn new(device: &Device, config: GuardConfig) -> Result<Self, Error> {
+    pub(super) fn new(device: &Device, mut config: GuardConfig) -> Result<Self, Error> {
         let maximum = STAGING_BYTES.max(config.verify_bytes.saturating_mul(2));
         let step = PoolConfig::default().growth(Growth::Step(STAGING_STEP)).maximum(maximum);
         let staging = Arc::new(Pool::new(Pinned::new(device)?, step)?);
         let (live, book) = (BlockTable::default(), Mutex::default());
-        Ok(Self { device: device.clone(), config, late: device.stream()?, staging, live, book })
+        let told = Told::new(config.handler.take());
+        Ok(Self { device: device.clone(), config, late: device.stream()?, staging, live, book, told })
+    }
+
+    /// Adds a handler, beside that of the [configuration](GuardConfig::on_violation): it is called with each finding from now on, on the
+    /// thread that finds it and with no lock held. A panic of it is caught. It is for a guard that a [recipe](crate::Recipe) has made.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    ///
+    /// use alluvion::adaptor::Guard;
+    /// use alluvion::{Layout, Recipe, Resource, ResourceExt, Sim};
+    ///
+    /// static FOUND: AtomicUsize = AtomicUsize::new(0);
+    /// let sim = Sim::new();
+    /// let stack = "guard | cuda".parse::<Recipe>()?.build(&sim.device(0))?;
+    /// stack.find::<Guard>().expect("there is one").on_violation(|trespass| {
+    ///     println!("{trespass}");
+    ///     FOUND.fetch_add(1, Ordering::Relaxed);
+    /// });
+    /// let layout = Layout::from_bytes(1000)?;
+    /// let block = stack.allocate_sync(layout)?;
+    /// // SAFETY: nothing uses the block, and what is no block any more the guard leaves alone.
+    /// (0..2).for_each(|_| unsafe { stack.deallocate_sync(block, layout) });
+    /// assert_eq!(FOUND.load(Ordering::Relaxed), 1, "it was freed twice");
+    /// # sim.take_hazards();
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    pub fn on_violation(&self, handler: impl Fn(&Trespass) + Send + Sync + 'static) {
+        self.told.push(Arc::new(handler));
     }
 
     /// The first 1024 findings.
@@ -236,7 +265,7 @@ impl GuardBook {
         }
         // Their staging goes back with no lock held.
         drop(over);
-        self.tell(&found);
+        self.told.tell(&found);
     }
 
     /// The device is lost: nobody will say whether a copy is over, so that what it writes to is not used again.
@@ -260,25 +289,12 @@ impl GuardBook {
         self.give_up();
     }
 
-    fn tell(&self, found: &[Trespass]) {
-        for trespass in found {
-            // Nothing of ours is in the middle of anything: the trespass is only lent.
-            contain(|| match &self.config.handler {
-                Some(handler) => handler(trespass),
-                // A failure to write is no failure of the free.
-                None => {
-                    let _ = writeln!(std::io::stderr(), "alluvion: a guard has found: {trespass}");
-                }
-            });
-        }
-    }
-
     fn report(&self, about: About, kind: TrespassKind) {
         let trespass = about.trespass(kind);
         if let Some(mut book) = self.book.lock_unless_forked() {
             book.note(&[trespass]);
         }
-        self.tell(&[trespass]);
+        self.told.tell(&[trespass]);
     }
 
     fn counts(&self) -> GuardCounts {
