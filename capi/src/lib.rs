@@ -25,6 +25,7 @@
 //! | `share` | What do other processes use? |
 //! | `current` | What does a device allocate from? |
 //! | `figures` | How is it doing now? |
+//! | `violation` | What has a guard found? |
 //! | `tag` | What is an allocation for? |
 //! | `segments` | Which memory stays what it is, and who hears of it? |
 //! | `sleep` | What of a stack sleeps, and until when? |
@@ -69,6 +70,7 @@ mod tag;
 mod text;
 mod transfer;
 mod version;
+mod violation;
 
 pub use allocate::*;
 pub use current::*;
@@ -91,3 +93,4 @@ pub use tag::*;
 pub use text::Write;
 pub use transfer::*;
 pub use version::*;
+pub use violation::*;

@@ -87,6 +87,11 @@ unsafe impl Send for User {}
 unsafe impl Sync for User {}
 
 impl User {
+    /// `drop` is called once, with `user`, when this goes.
+    pub(crate) fn new(user: *mut c_void, drop: Option<unsafe extern "C" fn(*mut c_void)>) -> Self {
+        Self { user, drop }
+    }
+
     /// A method, so that a closure that calls it keeps the whole value.
     pub(crate) fn get(&self) -> *mut c_void {
         self.user
@@ -127,7 +132,7 @@ pub unsafe extern "C" fn alv_resource_from_source(
                 return Err(Error::invalid_argument("flags of the source", why, instead));
             }
             let device = machine::device(device)?;
-            let user = Arc::new(User { user: source.user, drop: source.drop });
+            let user = Arc::new(User::new(source.user, source.drop));
             let of_allocate = Arc::clone(&user);
             let allocate = move |layout: Layout, stream: StreamRef<'_>| {
                 let mut block = std::ptr::null_mut();
@@ -184,7 +189,7 @@ pub unsafe extern "C" fn alv_resource_with_oom_handler(
         let make = || {
             let upstream = lend!(upstream).get().clone();
             let ask = ask.ok_or_else(|| null("ask"))?;
-            let user = User { user, drop };
+            let user = User::new(user, drop);
             let handler = move |report: &OutOfMemory| {
                 let report = OomReport::of(report);
                 // SAFETY: the caller's function and what it is called with; the report lives beyond the call.

@@ -25,7 +25,7 @@ NULLABLE = {
     ("alv_resource_per_device", "machine"), ("alv_resource_per_device", "recipe"), ("alv_resource_per_device", "count"),
     ("alv_share_raw", "options"), ("alv_share_on", "options"), ("alv_shared_message", "needed"),
     ("alv_open_shared_raw", "options"), ("alv_open_shared_on", "options"),
-    ("alv_sleep", "tag"), ("alv_sleep", "keep_in"),
+    ("alv_sleep", "tag"), ("alv_sleep", "keep_in"), ("alv_on_violation", "drop"),
     ("alv_set_segment_hooks", "added"), ("alv_set_segment_hooks", "dropped"), ("alv_set_segment_hooks", "drop"),
     ("alv_sharing_of", "machine"), ("alv_sharing_sweep", "machine"), ("alv_sharing_sweep", "freed"),
 }
@@ -39,7 +39,7 @@ AS_NULL = {
     "alluvion_handler_alloc": "== ALV_INVALID_ARGUMENT", "alluvion_handler_free": "== ALV_OK",
     ("alluvion_torch_base_alloc", "block"): "== NULL", ("alluvion_torch_base_alloc", "size"): "!= NULL",
 }
-# Values by the type and the name of an argument, or by the type alone.
+# Values by the function and the name of an argument, by the type and the name, or by the type alone.
 VALUES = {
     "alv_ledger *": "ledger", "alv_ledger **": "&made.ledger",
     "alv_resource * stack": "paged", "alv_resource * keep_in": "hosted", "char * tag": '"a_tag"',
@@ -65,6 +65,8 @@ VALUES = {
     "uint32_t header": "ALV_VERSION", "uint32_t flags": "0", "alv_status status": "0",
     "fn added": "hear_nothing", "fn dropped": "hear_nothing", "fn see": "see_segment",
     "fn ask": "ask_nobody", "fn drop": "drop_nothing", "fn each": "each_block",
+    ("alv_violations", "each"): "each_violation", ("alv_on_violation", "each"): "each_violation",
+    ("alv_violations", "resource"): "guarded", ("alv_on_violation", "resource"): "guarded",
 }
 # Any value is one, null too.
 OPAQUE = {"user", "owner", "param", "ctx"}
@@ -78,6 +80,7 @@ static alv_status hear_nothing(void *user, const alv_segment *segment) { (void)u
 static int see_segment(void *user, const alv_segment *segment) { (void)user; (void)segment; return 0; }
 static void drop_nothing(void *user) { (void)user; }
 static int each_block(void *user, const alv_block *block) { (void)user; (void)block; return 0; }
+static int each_violation(void *user, const alv_violation *violation) { (void)user; (void)violation; return 0; }
 static alv_status give_nothing(void *user, size_t bytes, size_t align, alv_cuda_stream stream, void **out) {
     (void)user; (void)bytes; (void)align; (void)stream;
     *out = NULL;
@@ -108,6 +111,7 @@ static alv_shared *shared;
 static alv_imported *imported;
 /* A stack over pages, memory to keep contents in, and what a tag of it has put to sleep. */
 static alv_resource *paged, *hosted;
+static alv_resource *guarded;
 static alv_sleeper *sleeper;
 static alv_machine *exporter;
 static unsigned char message[ALV_MESSAGE_BYTES];
@@ -183,6 +187,7 @@ int main(int count, char **arguments) {
     OK(alv_open_shared(0, message, length, -1, NULL, NULL, &imported));
     paged = stack("tracking | pool | mapped");
     hosted = stack("pool | pinned");
+    guarded = stack("guard | cuda");
     OK(alv_sleep(paged, "a_tag", NULL, &sleeper));
     alv_sleep_figures sleeping = ALV_INIT(alv_sleep_figures);
     alv_message told = ALV_INIT(alv_message);
@@ -220,6 +225,7 @@ int main(int count, char **arguments) {
     alv_stream_release(stream);
     alv_sleeper_release(sleeper);
     alv_resource_release(paged);
+    alv_resource_release(guarded);
     alv_resource_release(hosted);
     alv_resource_release(resource);
     clean(machine);
@@ -260,7 +266,7 @@ def value(function, kind, name):
         return "entered"
     if name == "room" and function == "alv_shared_message":
         return "sizeof place"
-    for key in (f"{kind} {name}", kind):
+    for key in ((function, name), f"{kind} {name}", kind):
         if key in VALUES:
             return VALUES[key]
     sys.exit(f"{function}: no value for an argument `{kind} {name}`: add one to {__file__}")

@@ -73,6 +73,21 @@
 // Grows when functions are mended.
 #define ALV_VERSION_PATCH 0
 
+// Bytes before the block were written.
+#define ALV_VIOLATION_BEFORE 1
+
+// Bytes behind the block were written.
+#define ALV_VIOLATION_BEHIND 2
+
+// Bytes of the block were written after it was freed.
+#define ALV_VIOLATION_AFTER_FREE 3
+
+// It was freed and is no block that is out. The free was not done.
+#define ALV_VIOLATION_NOT_LIVE 4
+
+// It was freed with another size or alignment. The free was done, with the right one.
+#define ALV_VIOLATION_WRONG_LAYOUT 5
+
 // What a handle of CUDA points to.
 typedef struct CUstream_st CUstream_st;
 
@@ -414,6 +429,32 @@ typedef struct alv_source {
     // Zero.
     uint32_t reserved;
 } alv_source;
+
+// What a layer `guard` has found.
+typedef struct alv_violation {
+    // `sizeof(alv_violation)` of the library: a program that is older knows fewer fields.
+    size_t struct_size;
+    // The block that it happened to.
+    void *address;
+    // Its bytes; for one that is not out, the bytes of the free.
+    size_t bytes;
+    // One of `ALV_VIOLATION_BEFORE` and those after it; a later library may have others.
+    uint32_t kind;
+    // For the first three kinds, the value that the first wrong byte has, and the one that it should have.
+    uint8_t found;
+    // See `found`.
+    uint8_t expected;
+    // 0.
+    uint16_t reserved;
+    // Where the first wrong byte is, from the beginning of the block: −1 is the byte before it.
+    ptrdiff_t offset;
+    // How many bytes are wrong, as far as the guard has looked.
+    size_t wrong_bytes;
+    // The tag of the block, with semicolons between the scopes: valid during the call.
+    const char *tag;
+    // All of it on a line, for people: valid during the call.
+    const char *text;
+} alv_violation;
 
 // Success.
 #define ALV_OK 0
@@ -1291,6 +1332,23 @@ uint32_t alv_version(void);
 // Whether a program that was compiled with a header of that version, `ALV_VERSION`, may use this library. `ALV_UNSUPPORTED` if
 // the two have different major versions (minor versions before 1.0), or if the library is the older one.
 alv_status alv_check_version(uint32_t header);
+
+// Calls `each` with what the outermost layer `guard` has found, the first first and at most 1024, until it answers another number than 0.
+// Waits for the work before all that was freed, and looks at it first. No lock is held while `each` runs: it may free. It must not throw.
+// `ALV_UNSUPPORTED` without such a layer.
+alv_status alv_violations(const struct alv_resource *resource,
+                          int (*each)(void *user, const struct alv_violation *violation),
+                          void *user);
+
+// Has the outermost layer `guard` call `each` with what it finds from now on: on the thread that finds it, which is one that allocates,
+// frees or asks, with no lock held. It may call the library, and must not throw; its answer is not looked at. Without any such function a
+// finding is a line on the standard error stream. `drop`, which may be null, is called once when the layer goes, on any thread; not if the
+// call fails. `ALV_UNSUPPORTED` without such a layer.
+ALV_MUST_USE
+alv_status alv_on_violation(const struct alv_resource *resource,
+                            int (*each)(void *user, const struct alv_violation *violation),
+                            void (*drop)(void *user),
+                            void *user);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -21,3 +21,4 @@ mod sleep;
 mod sources;
 mod streams;
 mod support;
+mod violation;

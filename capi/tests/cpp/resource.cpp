@@ -251,6 +251,28 @@ void many() {
     EXPECT(test::throws<alluvion::error>([] { resource("cuda").defragment(); }));
 }
 
+void found_by_a_guard() {
+    test::sim sim;
+    resource const guarded("guard | cuda");
+    int told = 0;
+    guarded.on_violation([&told](alv_violation const &found) {
+        told += found.kind == ALV_VIOLATION_WRONG_LAYOUT ? 1 : 100;
+        throw std::runtime_error("nobody hears this");
+    });
+    void *block = guarded.allocate(stream_view{}, 1000);
+    guarded.deallocate(stream_view{}, block, 999);
+    int listed = 0;
+    guarded.violations([&listed](alv_violation const &found) {
+        EXPECT(found.bytes == 1000 && std::strstr(found.text, "as one of 999 bytes") != nullptr);
+        ++listed;
+    });
+    EXPECT(told == 1 && listed == 1);
+    EXPECT(test::throws<std::runtime_error>([&] {
+        guarded.violations([](alv_violation const &) { throw std::runtime_error("this one is thrown on"); });
+    }));
+    EXPECT(test::throws<alluvion::error>([] { resource("cuda").on_violation([](alv_violation const &) {}); }));
+}
+
 int main() {
     handles();
     moved_from();
@@ -260,5 +282,6 @@ int main() {
     layers();
     buffers();
     many();
+    found_by_a_guard();
     return test::failures == 0 ? 0 : 1;
 }

@@ -108,6 +108,16 @@ int32_t ask(void *user, alv_oom_report const *report) noexcept {
     }
 }
 
+/// What an observer throws is dropped: there is nobody to tell.
+template <class Observer, class Seen>
+int observe(void *user, Seen const *seen) noexcept {
+    try {
+        static_cast<void>(std::invoke(*static_cast<Observer *>(user), *seen));
+    } catch (...) {
+    }
+    return 0;
+}
+
 /// A callable for one call of the library, which stops at an exception; `finish` throws it on.
 template <class Callable>
 class guarded {

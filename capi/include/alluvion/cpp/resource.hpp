@@ -367,6 +367,28 @@ public:
         guarded.finish();
     }
 
+    /// Calls `each` with the `alv_violation` of what the outermost layer `guard` has found, as `outstanding` does. Waits for the work before
+    /// all that was freed, and looks at it first.
+    template <class Each>
+    void violations(Each each) const {
+        callback::guarded<Each> guarded(each);
+        auto const call = [](void *user, alv_violation const *violation) noexcept -> int {
+            return static_cast<callback::guarded<Each> *>(user)->call(*violation) ? 0 : 1;
+        };
+        check(alv_violations(handle_, call, &guarded));
+        guarded.finish();
+    }
+
+    /// Has the outermost layer `guard` call `observer` with the `alv_violation` of what it finds from now on, on the thread that finds it and
+    /// with no lock held. It may use the library. What it throws is dropped.
+    template <class Observer>
+    void on_violation(Observer observer) const {
+        static_assert(std::is_invocable_v<Observer &, alv_violation const &>, "an observer takes an alv_violation");
+        auto held = std::make_unique<Observer>(std::move(observer));
+        check(alv_on_violation(handle_, &callback::observe<Observer, alv_violation>, &callback::drop<Observer>, held.get()));
+        static_cast<void>(held.release());
+    }
+
     /// Writes the rows of the outermost layer `logging` to its file.
     void flush_log() const { check(alv_log_flush(handle_)); }
 
