@@ -23,6 +23,7 @@
 //! | `pinned` | Which memory of the host does the device reach? |
 //! | `segments` | Who hears of the segments of a stack? |
 //! | `sleep` | What of a stack sleeps, and until when? |
+//! | `violation` | What has a guard found, and who hears of it? |
 //! | `stack` | What does a stack say of itself? |
 //! | `program` | How does Python run the program `alluvion`? |
 //! | `simulated` | What if there is no GPU? |
@@ -65,6 +66,7 @@ mod stack;
 mod stream;
 mod tag;
 mod torch;
+mod violation;
 
 use pyo3::prelude::*;
 

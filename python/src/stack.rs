@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use alluvion::adaptor::{Allowance, Counts, FailureCallback, Guard, Logging, Stats, Tracking, Trespass};
+use alluvion::adaptor::{Allowance, Counts, FailureCallback, Logging, Stats, Tracking};
 use alluvion::error::OutOfMemory;
 use alluvion::metrics::Metrics;
 use alluvion::recipe::Recipe;
@@ -22,6 +22,7 @@ use crate::machine;
 use crate::resource::{DeviceMemoryResource, Owner, Tower, layers};
 use crate::segments;
 use crate::sleep::Sleeper;
+use crate::violation;
 
 /// A stack of resources: one made by a recipe, or that of another resource object.
 #[pyclass(extends = DeviceMemoryResource, subclass, frozen, module = "alluvion._alluvion")]
@@ -81,8 +82,10 @@ impl Stack {
         } else if let Ok(text) = recipe.extract::<String>() {
             let beneath = base.as_ref().map_or(0, layers);
             let made = raise(py, py.detach(|| build(&text, device, base)), During::Other)?;
+            let own = layers(&made).saturating_sub(beneath);
+            py.detach(|| violation::warn_of_what_is_found(&made, own));
             // One for the handler.
-            let own = layers(&made).saturating_sub(beneath) + 1;
+            let own = own + 1;
             match tower(py, over, own) {
                 Ok(tower) => (tower, made),
                 Err(refused) => {
@@ -187,24 +190,11 @@ impl Stack {
         }))
     }
 
-    /// What the outermost `guard` layer has found, all pending checks made: the address, bytes, tag and stream of each block, and a line
-    /// for people; `None` without one.
+    /// What the outermost `guard` layer has found, all pending checks made; `None` without one.
     #[pyo3(name = "_violations")]
-    #[expect(clippy::type_complexity, reason = "a row for Python, which names its parts")]
-    fn violations(
-        slf: &Bound<'_, Self>,
-    ) -> PyResult<Option<Vec<(u64, usize, String, Option<String>, String)>>> {
+    fn violations(slf: &Bound<'_, Self>) -> PyResult<Option<Vec<violation::Row>>> {
         let (owner, py) = (owner_of(slf)?, slf.py());
-        let found = py.detach(|| {
-            let Some(book) = owner.find::<Guard>() else { return Ok(None) };
-            book.check()?;
-            let row = |found: &Trespass| {
-                let stream = found.stream.map(|stream| stream.to_string());
-                (found.block.address(), found.bytes, found.tag.to_string(), stream, found.to_string())
-            };
-            Ok(Some(book.violations().iter().map(row).collect()))
-        });
-        raise(py, found, During::Other)
+        raise(py, py.detach(|| violation::rows(owner)), During::Other)
     }
 
     /// The report of the `tracking` layer: the most bytes by tag and by line, and the largest blocks.

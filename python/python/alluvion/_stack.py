@@ -72,6 +72,13 @@ class Violation(NamedTuple):
     stream: str | None
     #: What was found, for people.
     text: str
+    #: `before` and `behind`: beside the block, `after free`: in it, when it was free already; `not live`: the free of what is no block, which
+    #: was not done; `wrong layout`: a free with another size, which was done with the right one.
+    kind: str
+    #: Where the first wrong byte is, from the beginning of the block: −1 is the byte before it. For the first three kinds.
+    offset: int | None
+    #: How many bytes are wrong, as far as the guard has looked.
+    wrong_bytes: int | None
 
     def __str__(self) -> str:
         return self.text
@@ -208,15 +215,22 @@ class Stack(_alluvion.Stack):
     def violations(self) -> list[Violation]:
         """What the `guard` layer has found so far. Waits for the checks of all that was freed.
 
-        Each is a line on standard error at the moment that it is found, too.
+        Each is a `RuntimeWarning` at the moment that it is found, too: on the thread that has found it, which is one that allocates, frees or
+        asks here. Where warnings are errors it goes to `sys.unraisablehook`, and stops nothing. For `not live` it is a line on standard error,
+        because the free is an `alluvion.errors.Misuse`.
 
-        >>> import alluvion
-        >>> with alluvion.simulated():
+        >>> import alluvion, warnings
+        >>> with alluvion.simulated(check=False):
         ...     stack = alluvion.resource("guard | cuda")
-        ...     stack.deallocate(stack.allocate(1000), 1000)
-        ...     print(stack.violations())
+        ...     buffer = alluvion.empty(1000, resource=stack)
+        ...     alluvion.rmm.pylibrmm.device_buffer.copy_host_to_ptr(b"12345", buffer.ptr + 998)
+        ...     with warnings.catch_warnings(record=True) as warned:
+        ...         warnings.simplefilter("always")
+        ...         del buffer
+        ...         found, = stack.violations()
+        ...     print(found.kind, found.offset, found.wrong_bytes, len(warned))
         ...     del stack
-        []
+        behind 1000 3 1
         """
         return [Violation._make(row) for row in self._needed(self._violations(), "guard")]
 
