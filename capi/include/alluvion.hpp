@@ -14,6 +14,7 @@
 #include "alluvion/cpp/configuration.hpp"
 #include "alluvion/cpp/error.hpp"
 #include "alluvion/cpp/per_device.hpp"
+#include "alluvion/cpp/reservation.hpp"
 #include "alluvion/cpp/resource.hpp"
 #include "alluvion/cpp/scope.hpp"
 #include "alluvion/cpp/segments.hpp"

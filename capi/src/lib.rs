@@ -25,6 +25,7 @@
 //! | `share` | What do other processes use? |
 //! | `current` | What does a device allocate from? |
 //! | `figures` | How is it doing now? |
+//! | `allowance` | What of a limit is set aside, and who hears that it is nearly used up? |
 //! | `violation` | What has a guard found? |
 //! | `tag` | What is an allocation for? |
 //! | `segments` | Which memory stays what it is, and who hears of it? |
@@ -45,6 +46,7 @@
 )]
 
 mod allocate;
+mod allowance;
 mod boundary;
 mod current;
 mod failure;
@@ -73,6 +75,7 @@ mod version;
 mod violation;
 
 pub use allocate::*;
+pub use allowance::*;
 pub use current::*;
 pub use figures::*;
 pub use last_error::*;

@@ -25,7 +25,7 @@ NULLABLE = {
     ("alv_resource_per_device", "machine"), ("alv_resource_per_device", "recipe"), ("alv_resource_per_device", "count"),
     ("alv_share_raw", "options"), ("alv_share_on", "options"), ("alv_shared_message", "needed"),
     ("alv_open_shared_raw", "options"), ("alv_open_shared_on", "options"),
-    ("alv_sleep", "tag"), ("alv_sleep", "keep_in"), ("alv_on_violation", "drop"),
+    ("alv_sleep", "tag"), ("alv_sleep", "keep_in"), ("alv_on_violation", "drop"), ("alv_on_soft_limit", "drop"),
     ("alv_set_segment_hooks", "added"), ("alv_set_segment_hooks", "dropped"), ("alv_set_segment_hooks", "drop"),
     ("alv_sharing_of", "machine"), ("alv_sharing_sweep", "machine"), ("alv_sharing_sweep", "freed"),
 }
@@ -35,7 +35,7 @@ AS_NULL = {
     "alv_ledger_retain": "== NULL", "alv_stream_handle": "== NULL", "alv_resource_max_align": "== 0", "alv_sim_calls": "== 0",
     "alv_resource_equal": "== false", "alv_resource_host_accessible": "== false",
     "alv_shared_retain": "== NULL", "alv_imported_retain": "== NULL", "alv_shared_is_over": "== false",
-    "alv_shared_descriptor": "== -1", "alv_sleeper_retain": "== NULL",
+    "alv_shared_descriptor": "== -1", "alv_sleeper_retain": "== NULL", "alv_reservation_retain": "== NULL", "alv_reservation_bytes": "== 0",
     "alluvion_handler_alloc": "== ALV_INVALID_ARGUMENT", "alluvion_handler_free": "== ALV_OK",
     ("alluvion_torch_base_alloc", "block"): "== NULL", ("alluvion_torch_base_alloc", "size"): "!= NULL",
 }
@@ -43,6 +43,7 @@ AS_NULL = {
 VALUES = {
     "alv_ledger *": "ledger", "alv_ledger **": "&made.ledger",
     "alv_resource * stack": "paged", "alv_resource * keep_in": "hosted", "char * tag": '"a_tag"',
+    "alv_reservation *": "reservation", "alv_reservation **": "&made.reservation", "fn observer": "observe_nothing", "size_t soft": "SIZE_MAX",
     "alv_sleeper *": "sleeper", "alv_sleeper **": "&made.sleeper", "alv_sleep_figures *": "&sleeping",
     "alv_machine *": "machine", "alv_resource *": "resource", "alv_stream *": "stream",
     "alv_shared *": "shared", "alv_shared **": "&made.shared", "alv_imported *": "imported", "alv_imported **": "&made.imported",
@@ -81,6 +82,7 @@ static int see_segment(void *user, const alv_segment *segment) { (void)user; (vo
 static void drop_nothing(void *user) { (void)user; }
 static int each_block(void *user, const alv_block *block) { (void)user; (void)block; return 0; }
 static int each_violation(void *user, const alv_violation *violation) { (void)user; (void)violation; return 0; }
+static int observe_nothing(void *user, const alv_crossing *crossing) { (void)user; (void)crossing; return 0; }
 static alv_status give_nothing(void *user, size_t bytes, size_t align, alv_cuda_stream stream, void **out) {
     (void)user; (void)bytes; (void)align; (void)stream;
     *out = NULL;
@@ -98,6 +100,7 @@ static struct {
     alv_shared *shared;
     alv_imported *imported;
     alv_sleeper *sleeper;
+    alv_reservation *reservation;
     alv_resource *stacks[2];
     alv_cuda_stream bare;
     void *block, *blocks[2];
@@ -112,6 +115,7 @@ static alv_imported *imported;
 /* A stack over pages, memory to keep contents in, and what a tag of it has put to sleep. */
 static alv_resource *paged, *hosted;
 static alv_resource *guarded;
+static alv_reservation *reservation;
 static alv_sleeper *sleeper;
 static alv_machine *exporter;
 static unsigned char message[ALV_MESSAGE_BYTES];
@@ -134,6 +138,7 @@ static void begin(void) {
     made.shared = (alv_shared *)(void *)place;
     made.imported = (alv_imported *)(void *)place;
     made.sleeper = (alv_sleeper *)(void *)place;
+    made.reservation = (alv_reservation *)(void *)place;
     made.stacks[0] = made.stacks[1] = (alv_resource *)(void *)place;
     made.bare = (alv_cuda_stream)(void *)place;
     made.block = made.blocks[0] = made.blocks[1] = place;
@@ -145,7 +150,7 @@ static void nothing_was_given(void) {
     EXPECT(is_null_or_untouched(made.machine) && is_null_or_untouched(made.resource) && is_null_or_untouched(made.stream) &&
            is_null_or_untouched(made.ledger) && is_null_or_untouched(made.bare) && is_null_or_untouched(made.block) &&
            is_null_or_untouched(made.shared) && is_null_or_untouched(made.imported) &&
-           is_null_or_untouched(made.blocks[0]) && is_null_or_untouched(made.blocks[1]) &&
+           is_null_or_untouched(made.reservation) && is_null_or_untouched(made.blocks[0]) && is_null_or_untouched(made.blocks[1]) &&
            is_null_or_untouched(made.sleeper) && is_null_or_untouched(made.stacks[0]) && is_null_or_untouched(made.stacks[1]));
 }
 
@@ -161,6 +166,7 @@ static void end(void) {
     }
     if (!is_null_or_untouched(made.imported)) alv_imported_release(made.imported);
     if (!is_null_or_untouched(made.sleeper)) alv_sleeper_release(made.sleeper);
+    if (!is_null_or_untouched(made.reservation)) alv_reservation_release(made.reservation);
     for (int at = 0; at < 2; at++) {
         if (!is_null_or_untouched(made.stacks[at])) alv_resource_release(made.stacks[at]);
     }
@@ -188,6 +194,7 @@ int main(int count, char **arguments) {
     paged = stack("tracking | pool | mapped");
     hosted = stack("pool | pinned");
     guarded = stack("guard | cuda");
+    OK(alv_reserve(resource, 4096, &reservation));
     OK(alv_sleep(paged, "a_tag", NULL, &sleeper));
     alv_sleep_figures sleeping = ALV_INIT(alv_sleep_figures);
     alv_message told = ALV_INIT(alv_message);
@@ -224,6 +231,7 @@ int main(int count, char **arguments) {
     alv_deallocate(resource, block, 4096, 0, NULL);
     alv_stream_release(stream);
     alv_sleeper_release(sleeper);
+    alv_reservation_release(reservation);
     alv_resource_release(paged);
     alv_resource_release(guarded);
     alv_resource_release(hosted);

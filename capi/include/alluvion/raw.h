@@ -100,6 +100,9 @@ typedef struct alv_ledger alv_ledger;
 // A machine: that of CUDA or of another driver, or a simulated one.
 typedef struct alv_machine alv_machine;
 
+// Bytes of a limit that are set aside.
+typedef struct alv_reservation alv_reservation;
+
 // A resource: memory of one device, with the layers over it.
 typedef struct alv_resource alv_resource;
 
@@ -118,6 +121,20 @@ typedef int32_t alv_status;
 
 // A bare stream of CUDA: a `CUstream` or a `cudaStream_t`.
 typedef struct CUstream_st *alv_cuda_stream;
+
+// The event that the live bytes under a limit exceed its soft limit.
+typedef struct alv_crossing {
+    // `sizeof(alv_crossing)` of the library: a program that is older knows fewer fields.
+    size_t struct_size;
+    // The live bytes then, with the request that crossed the soft limit.
+    size_t used_bytes;
+    // The soft limit.
+    size_t soft_bytes;
+    // The limit.
+    size_t limit_bytes;
+    // The name of the limit: valid during the call.
+    const char *name;
+} alv_crossing;
 
 // A figure now, at most, and all together. It has these fields for good, because it lies within other structs.
 typedef struct alv_count {
@@ -588,6 +605,35 @@ void alv_deallocate_on(const struct alv_resource *resource,
                        size_t bytes,
                        size_t align,
                        const struct alv_stream *stream);
+
+// Sets `bytes` bytes of the outermost layer `limiting` or `budget` aside, until the last release: for memory that somebody else takes, such
+// as a workspace of a library, so that the limit counts it. It is no memory. `ALV_OUT_OF_MEMORY` if the limit has not as much left, and
+// `ALV_UNSUPPORTED` without such a layer.
+ALV_MUST_USE
+alv_status alv_reserve(const struct alv_resource *resource,
+                       size_t bytes,
+                       struct alv_reservation **out);
+
+// The bytes that a reservation holds, in whole units of 256; 0 for null.
+size_t alv_reservation_bytes(const struct alv_reservation *reservation);
+
+// One more count of a reservation, which it returns; null for null. From any thread.
+struct alv_reservation *alv_reservation_retain(struct alv_reservation *reservation);
+
+// Takes a count of a reservation, whose bytes go back with the last; null is allowed. From any thread.
+void alv_reservation_release(struct alv_reservation *reservation);
+
+// Has `observer` called each time that the live bytes exceed the soft limit of the outermost layer `limiting` or `budget`: once, on the
+// thread of the request, before the bytes are used, with no lock held. It may call the library, where its own requests call no observer, and
+// must not throw; its answer is not looked at. `soft` is the soft limit from now on, which refuses no request; with `SIZE_MAX` it stays what
+// it is. `drop`, which may be null, is called once when the limit goes, on any thread; not if the call fails. `ALV_UNSUPPORTED` without such
+// a layer.
+ALV_MUST_USE
+alv_status alv_on_soft_limit(const struct alv_resource *resource,
+                             size_t soft,
+                             int (*observer)(void *user, const struct alv_crossing *crossing),
+                             void (*drop)(void *user),
+                             void *user);
 
 // Chooses the machine that bare numbers of devices mean from now on, in every thread. Null means that of CUDA, as in the
 // beginning.

@@ -8,6 +8,7 @@
 )]
 
 mod allocation;
+mod allowance;
 mod figures;
 mod ledger;
 mod machines;

@@ -389,6 +389,17 @@ public:
         static_cast<void>(held.release());
     }
 
+    /// Has `observer` called with an `alv_crossing` each time that the live bytes exceed the soft limit of the outermost limit: on the thread
+    /// of the request, before the bytes are used, with no lock held. It may use the library. What it throws is dropped. `soft` is the soft
+    /// limit from now on, which refuses no request; left out, it stays what the recipe says.
+    template <class Observer>
+    void on_soft_limit(Observer observer, std::size_t soft = SIZE_MAX) const {
+        static_assert(std::is_invocable_v<Observer &, alv_crossing const &>, "an observer takes an alv_crossing");
+        auto held = std::make_unique<Observer>(std::move(observer));
+        check(alv_on_soft_limit(handle_, soft, &callback::observe<Observer, alv_crossing>, &callback::drop<Observer>, held.get()));
+        static_cast<void>(held.release());
+    }
+
     /// Writes the rows of the outermost layer `logging` to its file.
     void flush_log() const { check(alv_log_flush(handle_)); }
 
