@@ -23,6 +23,7 @@
 //! | `pinned` | Which memory of the host does the device reach? |
 //! | `segments` | Who hears of the segments of a stack? |
 //! | `sleep` | What of a stack sleeps, and until when? |
+//! | `allowance` | What of a limit is set aside, and who hears that it is nearly used up? |
 //! | `violation` | What has a guard found, and who hears of it? |
 //! | `stack` | What does a stack say of itself? |
 //! | `program` | How does Python run the program `alluvion`? |
@@ -39,6 +40,7 @@
     reason = "no model of the scheduler covers this crate; arguments of Python come by value; rows for Python are tuples"
 )]
 
+mod allowance;
 mod argument;
 mod attached;
 mod block;
@@ -73,6 +75,8 @@ use pyo3::prelude::*;
 /// The native module: see the package's own documentation.
 #[pymodule(gil_used = false)]
 mod _alluvion {
+    #[pymodule_export]
+    use crate::allowance::Reservation;
     #[pymodule_export]
     use crate::argument::parse_bytes;
     #[pymodule_export]

@@ -1,6 +1,6 @@
 //! A stack that is written on a line, and what it says of itself.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use alluvion::adaptor::{Allowance, Counts, FailureCallback, Logging, Stats, Tracking};
 use alluvion::error::OutOfMemory;
@@ -15,6 +15,7 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
+use crate::allowance::{self, Reservation};
 use crate::attached::attach;
 use crate::door;
 use crate::error::{During, exception, keep_raised, raise};
@@ -32,6 +33,8 @@ pub(crate) struct Stack {
     handler: Option<Arc<Py<PyAny>>>,
     /// The object whose stack it is, or is over: the functions of that one live as long as it does.
     beneath: Option<Py<DeviceMemoryResource>>,
+    /// Called by weak handles, as the handler. Held for a look or a push, and never while one runs.
+    observers: Mutex<Vec<Arc<Py<PyAny>>>>,
 }
 
 impl Stack {
@@ -41,7 +44,8 @@ impl Stack {
         handler: Option<Arc<Py<PyAny>>>,
         beneath: Option<&Bound<'_, DeviceMemoryResource>>,
     ) -> PyClassInitializer<Self> {
-        let own = Self { handler, beneath: beneath.map(|beneath| beneath.clone().unbind()) };
+        let beneath = beneath.map(|beneath| beneath.clone().unbind());
+        let own = Self { handler, beneath, observers: Mutex::default() };
         PyClassInitializer::from(DeviceMemoryResource::on(tower, owner)).add_subclass(own)
     }
 }
@@ -225,6 +229,26 @@ impl Stack {
         }))
     }
 
+    /// Sets bytes of the outermost limit aside; `None` without one.
+    #[pyo3(name = "_reserve")]
+    fn reserve(slf: &Bound<'_, Self>, bytes: usize) -> PyResult<Option<Reservation>> {
+        let (owner, py) = (owner_of(slf)?, slf.py());
+        let reserved = py.detach(|| owner.find::<Allowance>().map(|limit| limit.reserve(bytes)).transpose());
+        Ok(raise(py, reserved, During::Allocation)?.map(Reservation::of))
+    }
+
+    /// Has a function called each time that the soft limit of the outermost limit is crossed, as long as this object lives. `false` without
+    /// a limit.
+    #[pyo3(name = "_on_soft")]
+    fn on_soft(slf: &Bound<'_, Self>, observer: Py<PyAny>, soft: Option<usize>) -> PyResult<bool> {
+        let owner = owner_of(slf)?;
+        let Some(limit) = owner.find::<Allowance>() else { return Ok(false) };
+        let observer = Arc::new(observer);
+        slf.py().detach(|| allowance::on_soft(limit, soft, &observer));
+        slf.get().observers.lock().unwrap_or_else(PoisonError::into_inner).push(observer);
+        Ok(true)
+    }
+
     /// The figures of the outermost suballocator; `None` without one.
     fn pool_status<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let (owner, py) = (owner_of(slf)?, slf.py());
@@ -365,7 +389,12 @@ impl Stack {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.beneath)?;
-        self.handler.as_ref().map_or(Ok(()), |handler| visit.call(&**handler))
+        if let Some(handler) = &self.handler {
+            visit.call(&**handler)?;
+        }
+        // A thread that holds the lock adds one just now.
+        let Ok(observers) = self.observers.try_lock() else { return Ok(()) };
+        observers.iter().try_for_each(|observer| visit.call(&**observer))
     }
 }
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Literal, NamedTuple, Self
+from typing import Any, Callable, Iterable, Literal, NamedTuple, Self, cast
 
 from alluvion import _alluvion
-from alluvion._alluvion import DeviceBuffer, Sleeper
+from alluvion._alluvion import DeviceBuffer, Reservation, Sleeper
 from alluvion._snapshot import Snapshot
 from alluvion.errors import OutOfMemory
 
@@ -97,6 +97,16 @@ class Limit(NamedTuple):
     crossings: int
 
 
+class Crossing(NamedTuple):
+    """The event that the live bytes under a limit exceed its soft limit."""
+
+    name: str
+    #: The live bytes then, with the request that crossed the soft limit.
+    used_bytes: int
+    soft_bytes: int
+    limit_bytes: int
+
+
 class Counting:
     """A scope of statistics: what is allocated and freed within `with`, by all threads."""
 
@@ -150,7 +160,7 @@ class Stack(_alluvion.Stack):
         on_out_of_memory: Callable[[OutOfMemory], object] | None = None,
     ) -> Self:
         if on_out_of_memory is not None:
-            _require_handler(on_out_of_memory)
+            _require_function(on_out_of_memory, "on_out_of_memory")
         return super().__new__(cls, recipe, device, over, on_out_of_memory)
 
     def stats(self) -> Statistics:
@@ -238,6 +248,44 @@ class Stack(_alluvion.Stack):
         """The outermost limit and what is used of it, if the stack has one."""
         found = self._allowance()
         return None if found is None else Limit(*found)
+
+    def reserve(self, size: int | str) -> Reservation:
+        """Sets bytes of the outermost limit aside, until the end of a `with` block: for memory that somebody else takes, such as a workspace
+        of a library, so that the limit counts it. It is no memory. `MemoryError` if the limit has not as much left.
+
+        >>> import alluvion
+        >>> with alluvion.simulated():
+        ...     stack = alluvion.resource("limiting(8MiB) | cuda")
+        ...     with stack.reserve("6 MiB"):
+        ...         print(stack.limit().used_bytes)
+        ...     print(stack.limit().used_bytes)
+        ...     del stack
+        6291456
+        0
+        """
+        return cast(Reservation, self._needed(self._reserve(_alluvion.parse_bytes(size)), "limiting"))
+
+    def on_soft_limit(self, observer: Callable[[Crossing], object], soft: int | str | None = None) -> None:
+        """Has `observer` called each time that the live bytes exceed the soft limit of the outermost limit: once, on the thread of the request,
+        before the bytes are used. It may free and allocate; what it allocates calls no observer. What it raises goes to
+        `sys.unraisablehook`, and the request goes on.
+
+        - `soft`: sets the soft limit, which refuses no request. `budget(hard, soft=...)` has one already.
+
+        It is called as long as this object is there, which every buffer of the stack keeps.
+
+        >>> import alluvion
+        >>> with alluvion.simulated():
+        ...     stack = alluvion.resource("limiting(8MiB) | cuda")
+        ...     stack.on_soft_limit(lambda crossing: print(crossing.used_bytes >> 20, "MiB"), soft="4 MiB")
+        ...     del (buffers := stack.allocate_many(["2 MiB"] * 4))[:]
+        ...     del stack
+        6 MiB
+        """
+        _require_function(observer, "an observer")
+        bytes = None if soft is None else _alluvion.parse_bytes(soft)
+        told = self._on_soft(lambda *facts: observer(Crossing(*facts)), bytes)
+        self._needed(told or None, "limiting")
 
     def snapshot(self) -> Snapshot:
         """Every segment and block of the outermost pool at this moment. Blocks have tags if there is a `tracking` layer."""
@@ -376,13 +424,13 @@ class Stack(_alluvion.Stack):
         return answer
 
 
-def _require_handler(handler: object) -> None:
+def _require_function(function: object, what: str) -> None:
     from inspect import iscoroutinefunction
 
-    if not callable(handler):
-        raise TypeError(f"on_out_of_memory must be callable, and {type(handler).__name__} is not")
-    if iscoroutinefunction(handler):
-        raise TypeError("on_out_of_memory must not be an `async def`: a request cannot wait for it")
+    if not callable(function):
+        raise TypeError(f"{what} must be callable, and {type(function).__name__} is not")
+    if iscoroutinefunction(function):
+        raise TypeError(f"{what} must not be an `async def`: a request cannot wait for it")
 
 
 def resource(
@@ -407,4 +455,4 @@ def resource(
     return Stack(recipe, device, over=over, on_out_of_memory=on_out_of_memory)
 
 
-__all__ = ["Block", "Call", "Counting", "Limit", "Stack", "Statistics", "TagStatistics", "Violation", "resource"]
+__all__ = ["Block", "Call", "Counting", "Crossing", "Limit", "Reservation", "Stack", "Statistics", "TagStatistics", "Violation", "resource"]
