@@ -48,6 +48,9 @@ fn pool(under: Under, call: &Call<'_>) -> Result<Under, Error> {
     if let Some(checked) = call.flag("checked") {
         config = config.checked(checked);
     }
+    if let Some(file) = call.text("snapshot_on_out_of_memory") {
+        config = config.snapshot_on_out_of_memory(file);
+    }
     over!(under, |upstream| Pool::new(upstream, config)?)
 }
 
@@ -58,6 +61,9 @@ fn arena(under: Under, call: &Call<'_>) -> Result<Under, Error> {
     }
     if let Some(checked) = call.flag("checked") {
         config = config.checked(checked);
+    }
+    if let Some(file) = call.text("snapshot_on_out_of_memory") {
+        config = config.snapshot_on_out_of_memory(file);
     }
     over!(under, |upstream| Arena::new(upstream, config)?)
 }
@@ -75,6 +81,9 @@ fn fixed_size(under: Under, call: &Call<'_>) -> Result<Under, Error> {
     }
     if let Some(checked) = call.flag("checked") {
         config = config.checked(checked);
+    }
+    if let Some(file) = call.text("snapshot_on_out_of_memory") {
+        config = config.snapshot_on_out_of_memory(file);
     }
     over!(under, |upstream| FixedSize::new(upstream, config)?)
 }
@@ -97,6 +106,7 @@ fn binning(under: Under, call: &Call<'_>) -> Result<Under, Error> {
     }
     let blocks: Option<usize> = call.number("blocks")?;
     let checked = call.flag("checked");
+    let snapshot = call.text("snapshot_on_out_of_memory");
     over!(under, |upstream| {
         let mut bins = Binning::over(upstream).range(from..=to);
         if let Some(blocks) = blocks {
@@ -104,6 +114,9 @@ fn binning(under: Under, call: &Call<'_>) -> Result<Under, Error> {
         }
         if let Some(checked) = checked {
             bins = bins.checked(checked);
+        }
+        if let Some(file) = snapshot {
+            bins = bins.snapshot_on_out_of_memory(file);
         }
         bins.build()?
     })

@@ -121,7 +121,7 @@ fn what_is_not_understood_is_pointed_at() {
         ("pool(initial=1, initial=2)", 17, "`initial` is given twice"),
         ("pool(1, initial=2)", 9, "`initial` is given twice"),
         ("pool(initial=1, 2)", 17, "without a name comes after one that has a name"),
-        ("pool(1, 2, exact, own, true, 3, 4, 5)", 36, "`pool` takes 7 arguments"),
+        ("pool(1, 2, exact, own, true, 3, 4, file, 5)", 42, "`pool` takes 8 arguments"),
         ("null(0, 1)", 9, "`null` takes one argument"),
         ("pool(growth=slow)", 13, "it is not spare, doubling, exact or a size"),
         ("pool(reuse=1)", 12, "it is not own, completed or wait"),
@@ -285,6 +285,19 @@ fn every_argument_arrives() {
     assert_eq!(reserved("pool(initial=25%) | cuda", &[3]), 256);
     assert_eq!(reserved("fixed-size(4MiB, 3, maximum=12MiB) | cuda", &[3]), 12);
     assert_eq!(reserved("arena(50%) | cuda", &[3]), 512);
+    let folder = std::env::temp_dir().join(format!("alluvion-recipe-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    for name in ["pool(maximum=1MiB", "arena(1MiB", "fixed-size(1MiB, 1, maximum=1MiB"] {
+        let file = folder.join("pool.json");
+        let line = format!("{name}, snapshot_on_out_of_memory={:?}) | cuda", file.to_str().unwrap());
+        let resource = parse(&line).build(&device).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let failed = DeviceVec::<u8, _>::uninit_in(2 << 20, device.default_stream().as_ref(), &resource);
+        let failed = failed.map(drop).unwrap_err();
+        let report = failed.out_of_memory_report().unwrap();
+        assert!(report.snapshot_file.is_some() && file.exists(), "{line}: {report}");
+        std::fs::remove_file(&file).unwrap();
+    }
+    std::fs::remove_dir(&folder).unwrap();
     let pool = parse("cuda-async(initial=64MiB)").build(&device).unwrap();
     let source = pool.find::<CudaAsync>().expect("it is one");
     assert!(source.reserved_bytes().unwrap() >= 64 << 20);

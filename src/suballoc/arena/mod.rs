@@ -134,6 +134,7 @@ impl Arena {
         parameters: &[
             Parameter::new("bytes", ArgumentKind::Size, "the amount; half of what is free if left out"),
             Ledger::CHECKED,
+            SnapshotFiles::ON_OUT_OF_MEMORY,
         ],
     };
 }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use bin::{Bin, BinResource, whole_bytes};
 use bins::{Bins, Serving};
 
+use super::snapshot::SnapshotFiles;
 use super::{FixedSize, FixedSizeConfig};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
@@ -82,6 +83,7 @@ impl Binning<crate::resource::AnyResource> {
                 "how many blocks a bin takes at a time; 128 if left out",
             ),
             Ledger::CHECKED,
+            SnapshotFiles::ON_OUT_OF_MEMORY,
         ],
     };
 }

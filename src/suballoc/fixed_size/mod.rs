@@ -154,6 +154,7 @@ impl FixedSize {
                 "the most bytes that it takes; no limit if left out",
             ),
             Ledger::CHECKED,
+            SnapshotFiles::ON_OUT_OF_MEMORY,
         ],
     };
 }

@@ -16,6 +16,7 @@ use core::fmt;
 use super::core::MAX_UNITS;
 use super::engine::resource_by_engine;
 use super::engine::{Engine, EngineConfig};
+use super::snapshot::SnapshotFiles;
 use super::{SegmentHooks, SegmentView, Snapshot, Status};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
@@ -134,6 +135,7 @@ impl Pool {
                 ArgumentKind::Size,
                 "whole segments of this size that never change, for what registers memory; no if left out",
             ),
+            SnapshotFiles::ON_OUT_OF_MEMORY,
         ],
     };
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Snapshot, json};
 use crate::error::{OutOfMemory, SnapshotFile};
+use crate::resource::card::{ArgumentKind, Parameter};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::whole_file::WholeFile;
 
@@ -21,6 +22,13 @@ pub(in crate::suballoc) struct SnapshotFiles {
 }
 
 impl SnapshotFiles {
+    /// The parameter of a suballocator.
+    pub(in crate::suballoc) const ON_OUT_OF_MEMORY: Parameter = Parameter::new(
+        "snapshot_on_out_of_memory",
+        ArgumentKind::Text,
+        "the file that every block is written to when a request fails, the first 4 times; none if left out",
+    );
+
     pub(in crate::suballoc) fn new(path: PathBuf) -> Self {
         Self { path, begun: Arc::new(AtomicU64::new(0)) }
     }
