@@ -31,15 +31,14 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Allocates `bytes` bytes on a stream, which the block is freed on too. The calling thread is attached, and is detached where
+    /// Allocates a block on a stream, which the block is freed on too. The calling thread is attached, and is detached where
     /// the request may wait.
     pub(crate) fn new(
         py: Python<'_>,
         owner: Owner,
-        bytes: usize,
+        layout: Layout,
         stream: Arc<StreamHandle>,
     ) -> Result<Self, Error> {
-        let layout = Layout::from_bytes(bytes)?;
         let stream = stream.pinned_to_thread(owner.device())?;
         let address = owner.allocate_attached(py, layout, &stream)?;
         Ok(Self { owner, stream, address, layout, uses: Mutex::new(Frontier::quiescent()), freed: false })

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use alluvion::Device;
+use alluvion::{Device, Layout};
 use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyModuleNotFoundError, PyTypeError, PyValueError};
 use pyo3::gc::PyVisit;
@@ -177,7 +177,11 @@ impl CupyAllocator {
         raise(py, owner.device().require(&device), During::Allocation)?;
         let block = match nbytes {
             0 => None,
-            _ => Some(raise(py, Block::new(py, owner.clone(), nbytes, stream), During::Allocation)?),
+            _ => {
+                let made = Layout::from_bytes(nbytes)
+                    .and_then(|layout| Block::new(py, owner.clone(), layout, stream));
+                Some(raise(py, made, During::Allocation)?)
+            }
         };
         let address = block.as_ref().map_or(0, Block::address);
         of_cupy.pointer(py, address, nbytes, Py::new(py, CupyBlock(block))?, device.ordinal())

@@ -49,8 +49,8 @@ class DeviceMemoryResource:
     """A source of memory of a device: what every class of `rmm.mr` derives from."""
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self: ...
-    def allocate(self, nbytes: int, stream: _StreamLike = ...) -> int: ...
-    def deallocate(self, ptr: int, nbytes: int, stream: _StreamLike = ...) -> None: ...
+    def allocate(self, nbytes: int, stream: _StreamLike = ..., *, align: int = 0) -> int: ...
+    def deallocate(self, ptr: int, nbytes: int, stream: _StreamLike = ..., *, align: int = 0) -> None: ...
 
 class UpstreamResourceAdaptor(DeviceMemoryResource):
     """The base of every class that has an upstream."""
@@ -330,7 +330,13 @@ class DeviceBuffer:
     """A buffer of device memory."""
 
     def __new__(
-        cls, *, ptr: int = 0, size: int = 0, stream: _StreamLike = ..., mr: DeviceMemoryResource | None = None
+        cls,
+        *,
+        ptr: int = 0,
+        size: int = 0,
+        stream: _StreamLike = ...,
+        mr: DeviceMemoryResource | None = None,
+        align: int = 0,
     ) -> Self: ...
     @staticmethod
     def to_device(b: Any, stream: _StreamLike = ...) -> DeviceBuffer: ...

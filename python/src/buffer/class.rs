@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use alluvion::Layout;
 use alluvion::driver::Location;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::PyVisit;
@@ -22,7 +23,7 @@ use crate::error::{During, raise};
 use crate::resource::{DeviceMemoryResource, Owner};
 use crate::share::Shared;
 use crate::stream::{StreamArgument, StreamHandle};
-use crate::{current, machine};
+use crate::{argument, current, machine};
 
 /// Memory of a device, with a size that can change.
 ///
@@ -42,6 +43,8 @@ pub(super) struct State {
     /// `None` where nothing was allocated.
     pub(super) memory: Option<Arc<Memory>>,
     pub(super) size: usize,
+    /// What the memory is aligned to, also where it moves.
+    pub(super) align: usize,
     pub(super) stream: Arc<StreamHandle>,
     /// Where the memory comes from. `None` for a tensor that another library lent, and where there was no device to ask.
     pub(super) mr: Option<Py<DeviceMemoryResource>>,
@@ -50,34 +53,36 @@ pub(super) struct State {
 impl DeviceBuffer {
     fn over(
         memory: Option<Memory>,
-        size: usize,
+        layout: Layout,
         stream: Arc<StreamHandle>,
         mr: Option<Py<DeviceMemoryResource>>,
     ) -> Self {
-        Self { state: Mutex::new(State { memory: memory.map(Arc::new), size, stream, mr }) }
+        let (size, align) = (layout.bytes(), layout.align());
+        Self { state: Mutex::new(State { memory: memory.map(Arc::new), size, align, stream, mr }) }
     }
 
     /// A buffer over a tensor that another library lent.
     pub(crate) fn lent(memory: Option<Memory>, size: usize, stream: Arc<StreamHandle>) -> Self {
-        Self::over(memory, size, stream, None)
+        let state = State { memory: memory.map(Arc::new), size, align: Layout::MIN_ALIGN, stream, mr: None };
+        Self { state: Mutex::new(state) }
     }
 
     /// A new buffer of a resource, or of the current one.
     pub(super) fn allocated(
         py: Python<'_>,
-        size: usize,
+        layout: Layout,
         stream: Arc<StreamHandle>,
         mr: Option<Py<DeviceMemoryResource>>,
     ) -> PyResult<Self> {
-        if size == 0 {
-            return Ok(Self::over(None, 0, stream, mr));
+        if layout.is_empty() {
+            return Ok(Self::over(None, layout, stream, mr));
         }
         let mr = match mr {
             Some(mr) => mr,
             None => current_object(py)?,
         };
-        let (memory, stream) = allocate(py, &mr, size, stream)?;
-        Ok(Self::over(Some(memory), size, stream, Some(mr)))
+        let (memory, stream) = allocate(py, &mr, layout, stream)?;
+        Ok(Self::over(Some(memory), layout, stream, Some(mr)))
     }
 
     /// A buffer of the current resource of the current device, and the number of the device.
@@ -88,7 +93,8 @@ impl DeviceBuffer {
     ) -> PyResult<(Self, u32)> {
         let device = raise(py, machine::device(), During::Other)?;
         let mr = current::object(py, &device)?;
-        Ok((Self::allocated(py, size, stream, Some(mr))?, device.ordinal()))
+        let layout = raise(py, Layout::from_bytes(size), During::Allocation)?;
+        Ok((Self::allocated(py, layout, stream, Some(mr))?, device.ordinal()))
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -118,12 +124,12 @@ fn current_object(py: Python<'_>) -> PyResult<Py<DeviceMemoryResource>> {
 pub(super) fn allocate(
     py: Python<'_>,
     mr: &Py<DeviceMemoryResource>,
-    bytes: usize,
+    layout: Layout,
     stream: Arc<StreamHandle>,
 ) -> PyResult<(Memory, Arc<StreamHandle>)> {
     let owner: Owner = mr.get().owner(py)?.clone();
     let stream = raise(py, stream.pinned_to_thread(owner.device()), During::Allocation)?;
-    let block = raise(py, Block::new(py, owner, bytes, Arc::clone(&stream)), During::Allocation)?;
+    let block = raise(py, Block::new(py, owner, layout, Arc::clone(&stream)), During::Allocation)?;
     Ok((Memory::of(block), stream))
 }
 
@@ -147,8 +153,8 @@ fn too_large(given: usize, size: usize) -> PyErr {
 impl DeviceBuffer {
     #[new]
     #[pyo3(
-        signature = (*, ptr=0, size=0, stream=StreamArgument::Missing, mr=None),
-        text_signature = "(*, ptr=0, size=0, stream=..., mr=None)"
+        signature = (*, ptr=0, size=0, stream=StreamArgument::Missing, mr=None, align=0),
+        text_signature = "(*, ptr=0, size=0, stream=..., mr=None, align=0)"
     )]
     fn new(
         py: Python<'_>,
@@ -156,14 +162,16 @@ impl DeviceBuffer {
         size: usize,
         stream: StreamArgument,
         mr: Option<&Bound<'_, PyAny>>,
+        align: usize,
     ) -> PyResult<Self> {
+        let layout = raise(py, argument::layout(size, align), During::Allocation)?;
         let mr = match mr {
             Some(mr) => Some(resource_of(mr)?),
             // Without a device an empty buffer can be made all the same.
             None if size == 0 => current_object(py).ok(),
             None => None,
         };
-        let buffer = Self::allocated(py, size, stream.into_handle(), mr)?;
+        let buffer = Self::allocated(py, layout, stream.into_handle(), mr)?;
         if ptr != 0 && size != 0 {
             let of = buffer.snapshot();
             let Some(memory) = &of.memory else { return Ok(buffer) };
@@ -189,7 +197,8 @@ impl DeviceBuffer {
         let host = HostBuffer::new(b, "b")?;
         let bytes = host.bytes();
         let mr = if bytes == 0 { current_object(py).ok() } else { None };
-        let buffer = Self::allocated(py, bytes, stream.into_handle(), mr)?;
+        let layout = raise(py, Layout::from_bytes(bytes), During::Allocation)?;
+        let buffer = Self::allocated(py, layout, stream.into_handle(), mr)?;
         let of = buffer.snapshot();
         if let Some(memory) = &of.memory {
             let (address, device) = (memory.address(), memory.device());
@@ -346,7 +355,7 @@ impl DeviceBuffer {
         raise(py, copied, During::Copy)
     }
 
-    /// A new buffer with the same bytes, of the same resource, on the same stream.
+    /// A new buffer with the same bytes and alignment, of the same resource, on the same stream.
     #[pyo3(name = "copy")]
     pub(crate) fn copied(&self, py: Python<'_>) -> PyResult<Self> {
         let of = self.snapshot();
@@ -355,7 +364,9 @@ impl DeviceBuffer {
         } else {
             Some(self.resource(py)?)
         };
-        let copy = Self::allocated(py, of.size, Arc::clone(&of.stream), mr)?;
+        let layout = Layout::new(of.size, self.state().align);
+        let layout = raise(py, layout, During::Allocation)?;
+        let copy = Self::allocated(py, layout, Arc::clone(&of.stream), mr)?;
         let to = copy.snapshot();
         if let (Some(memory), Some(from)) = (&to.memory, &of.memory) {
             let bytes = Copy { to: memory.address(), from: from.address(), bytes: of.size };

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use alluvion::Layout;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::prelude::*;
 
@@ -81,7 +82,9 @@ impl DeviceBuffer {
             )));
         }
         let mr = self.resource(py)?;
-        let (memory, stream) = allocate(py, &mr, capacity, stream)?;
+        let align = self.state().align;
+        let layout = raise(py, Layout::new(capacity, align), During::Allocation)?;
+        let (memory, stream) = allocate(py, &mr, layout, stream)?;
         let memory = Arc::new(memory);
         if let Some(old) = &before.memory
             && before.size > 0
@@ -112,6 +115,7 @@ impl DeviceBuffer {
                 let new = State {
                     memory: Some(Arc::clone(&memory)),
                     size,
+                    align,
                     stream: Arc::clone(&stream),
                     mr: Some(mr),
                 };

@@ -1,8 +1,10 @@
 //! Many buffers at once.
 
+use alluvion::Layout;
 use pyo3::prelude::*;
 
 use super::DeviceBuffer;
+use crate::error::{During, raise};
 use crate::resource::DeviceMemoryResource;
 use crate::stream::StreamArgument;
 
@@ -15,6 +17,9 @@ pub(crate) fn allocate_many(
     stream: StreamArgument,
 ) -> PyResult<Vec<DeviceBuffer>> {
     let (py, stream) = (resource.py(), stream.into_handle());
-    let one = |size| DeviceBuffer::allocated(py, size, stream.clone(), Some(resource.clone().unbind()));
+    let one = |size| {
+        let layout = raise(py, Layout::from_bytes(size), During::Allocation)?;
+        DeviceBuffer::allocated(py, layout, stream.clone(), Some(resource.clone().unbind()))
+    };
     sizes.into_iter().map(one).collect()
 }

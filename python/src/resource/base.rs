@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use alluvion::driver::RawPool;
 use alluvion::error::freeing;
-use alluvion::{AnyResource, Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, StreamRef};
+use alluvion::{AnyResource, Device, DeviceAccessible, DevicePtr, Error, Resource, StreamRef};
 use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyTypeError};
 use pyo3::gc::PyVisit;
@@ -16,7 +16,7 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 
 use super::{Owner, Tower};
 use crate::error::{During, raise};
-use crate::machine;
+use crate::{argument, machine};
 use crate::stream::StreamArgument;
 
 /// A source of memory of a device: what every class of `rmm.mr` derives from.
@@ -151,27 +151,47 @@ impl DeviceMemoryResource {
         Self::without_memory()
     }
 
-    /// Allocates `nbytes` bytes on `stream`, and returns their address: 0 for no bytes.
-    #[pyo3(signature = (nbytes, stream=StreamArgument::Missing), text_signature = "($self, nbytes, stream=...)")]
-    fn allocate(&self, py: Python<'_>, nbytes: usize, stream: StreamArgument) -> PyResult<u64> {
+    /// Allocates `nbytes` bytes on `stream`, and returns their address: 0 for no bytes. It is a multiple of `align`, a power of two; up to 256
+    /// all are one, and 0 means that one.
+    #[pyo3(
+        signature = (nbytes, stream=StreamArgument::Missing, *, align=0),
+        text_signature = "($self, nbytes, stream=..., *, align=0)"
+    )]
+    fn allocate(
+        &self,
+        py: Python<'_>,
+        nbytes: usize,
+        stream: StreamArgument,
+        align: usize,
+    ) -> PyResult<u64> {
         let owner = self.owner(py)?;
-        let allocated = Layout::from_bytes(nbytes).and_then(|layout| {
+        let allocated = argument::layout(nbytes, align).and_then(|layout| {
             let block = owner.allocate_attached(py, layout, stream.handle())?;
             Ok(if layout.is_empty() { 0 } else { block.address() })
         });
         raise(py, allocated, During::Allocation)
     }
 
-    /// Gives the block back that `allocate` returned for `nbytes` bytes, behind the work on `stream`, which its allocation and its
+    /// Gives the block back that `allocate` returned for `nbytes` bytes and this alignment, behind the work on `stream`, which its allocation and its
     /// uses come before.
     ///
     /// A block that is free already, or was allocated with another size, is `alluvion.errors.Misuse`, a `ValueError`, wherever a pool,
     /// another suballocator, a `tracking` or `guard` layer or the driver knows it.
-    #[pyo3(signature = (ptr, nbytes, stream=StreamArgument::Missing), text_signature = "($self, ptr, nbytes, stream=...)")]
-    fn deallocate(&self, py: Python<'_>, ptr: u64, nbytes: usize, stream: StreamArgument) -> PyResult<()> {
+    #[pyo3(
+        signature = (ptr, nbytes, stream=StreamArgument::Missing, *, align=0),
+        text_signature = "($self, ptr, nbytes, stream=..., *, align=0)"
+    )]
+    fn deallocate(
+        &self,
+        py: Python<'_>,
+        ptr: u64,
+        nbytes: usize,
+        stream: StreamArgument,
+        align: usize,
+    ) -> PyResult<()> {
         let owner = self.owner(py)?;
         let stream = stream.handle();
-        let freed = Layout::from_bytes(nbytes).and_then(|layout| {
+        let freed = argument::layout(nbytes, align).and_then(|layout| {
             let device = owner.device();
             // A block of no bytes goes down the stack, where it was counted. No block has the address 0.
             let block = if layout.is_empty() { Some(layout.dangling()) } else { DevicePtr::new(ptr) };
