@@ -101,6 +101,11 @@ static inline void alv_deallocate_many(const alv_resource *resource, void *const
     alv_deallocate_many_raw(resource, blocks, sizes, count, align, alv_stream_of_this_file(stream));
 }
 
+ALV_MUST_USE static inline alv_status alv_sleep_block(const alv_resource *stack, void *block, alv_cuda_stream stream,
+                                                      const alv_resource *keep_in, alv_sleeper **out) {
+    return alv_sleep_block_raw(stack, block, alv_stream_of_this_file(stream), keep_in, out);
+}
+
 ALV_MUST_USE static inline alv_status alv_stream_wrap(int32_t device, alv_cuda_stream stream, alv_stream **out) {
     return alv_stream_wrap_raw(device, alv_stream_of_this_file(stream), out);
 }

@@ -2,18 +2,19 @@
 
 #![expect(unsafe_code, reason = "exports functions, and puts blocks to sleep that C has the addresses of")]
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_void};
 
-use alluvion::SleepConfig;
 use alluvion::compose::StackSleeper;
 use alluvion::tag::Tag;
+use alluvion::{DevicePtr, Frontier, SleepConfig, StreamRef};
 
-use crate::boundary;
+use crate::boundary::{self, null};
 use crate::handle::by_contract::{give_to, lend, lend_or_null};
 use crate::handle::{self, Handle};
 use crate::record::{self, Record};
 use crate::resource::ResourceHandle;
 use crate::status::Status;
+use crate::stream::{self, CudaStream};
 use crate::text;
 
 /// What one call has put to sleep.
@@ -83,6 +84,37 @@ pub unsafe extern "C" fn alv_sleep(
             }
             // SAFETY: no work uses what sleeps, and no thread frees it meanwhile, by the function's text.
             let sleeper = unsafe { stack.get().sleep(config) }?;
+            Ok(SleeperHandle(sleeper))
+        };
+        give_to!(out, make)
+    })
+}
+
+/// Puts one block to sleep, which keeps its address: as `alv_sleep`. All that uses the block comes before what is on `stream` now, which the
+/// call waits for, and no other work. The block may be freed asleep; the sleeper is released then, too.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sleep_block_raw(
+    stack: *const ResourceHandle,
+    block: *mut c_void,
+    stream: CudaStream,
+    keep_in: *const ResourceHandle,
+    out: *mut *mut SleeperHandle,
+) -> Status {
+    boundary::call(|| {
+        let make = || {
+            let (stack, keep_in) = (lend!(stack), lend_or_null!(keep_in));
+            let address = DevicePtr::new(block.expose_provenance() as u64).ok_or_else(|| null("block"))?;
+            let mut config = SleepConfig::default();
+            if let Some(host) = keep_in {
+                config = config.keep_in_stack(host.get().clone())?;
+            }
+            let uses = |stream: StreamRef<'_>| Ok(Frontier::of(stream.release()));
+            // SAFETY: a live stream of the device, by the function's text.
+            let uses = unsafe { stream::with(stack.device(), stream, uses) }?;
+            // SAFETY: the block is live and of this stack, all that uses it is on the stream, and nothing does until it is awake, by the
+            // function's text.
+            let sleeper = unsafe { stack.get().sleep_block(address, &uses, config) }?;
             Ok(SleeperHandle(sleeper))
         };
         give_to!(out, make)

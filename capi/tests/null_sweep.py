@@ -25,7 +25,8 @@ NULLABLE = {
     ("alv_resource_per_device", "machine"), ("alv_resource_per_device", "recipe"), ("alv_resource_per_device", "count"),
     ("alv_share_raw", "options"), ("alv_share_on", "options"), ("alv_shared_message", "needed"),
     ("alv_open_shared_raw", "options"), ("alv_open_shared_on", "options"),
-    ("alv_sleep", "tag"), ("alv_sleep", "keep_in"), ("alv_on_violation", "drop"), ("alv_on_soft_limit", "drop"),
+    ("alv_sleep", "tag"), ("alv_sleep", "keep_in"), ("alv_sleep_block_raw", "keep_in"),
+    ("alv_on_violation", "drop"), ("alv_on_soft_limit", "drop"),
     ("alv_set_segment_hooks", "added"), ("alv_set_segment_hooks", "dropped"), ("alv_set_segment_hooks", "drop"),
     ("alv_sharing_of", "machine"), ("alv_sharing_sweep", "machine"), ("alv_sharing_sweep", "freed"),
 }
@@ -68,6 +69,7 @@ VALUES = {
     "fn ask": "ask_nobody", "fn drop": "drop_nothing", "fn each": "each_block",
     ("alv_violations", "each"): "each_violation", ("alv_on_violation", "each"): "each_violation",
     ("alv_violations", "resource"): "guarded", ("alv_on_violation", "resource"): "guarded",
+    ("alv_sleep_block_raw", "block"): "paged_block",
 }
 # Any value is one, null too.
 OPAQUE = {"user", "owner", "param", "ctx"}
@@ -114,6 +116,7 @@ static alv_shared *shared;
 static alv_imported *imported;
 /* A stack over pages, memory to keep contents in, and what a tag of it has put to sleep. */
 static alv_resource *paged, *hosted;
+static void *paged_block;
 static alv_resource *guarded;
 static alv_reservation *reservation;
 static alv_sleeper *sleeper;
@@ -193,6 +196,7 @@ int main(int count, char **arguments) {
     OK(alv_open_shared(0, message, length, -1, NULL, NULL, &imported));
     paged = stack("tracking | pool | mapped");
     hosted = stack("pool | pinned");
+    OK(alv_allocate(paged, 4096, 0, NULL, &paged_block));
     guarded = stack("guard | cuda");
     OK(alv_reserve(resource, 4096, &reservation));
     OK(alv_sleep(paged, "a_tag", NULL, &sleeper));
@@ -232,6 +236,7 @@ int main(int count, char **arguments) {
     alv_stream_release(stream);
     alv_sleeper_release(sleeper);
     alv_reservation_release(reservation);
+    alv_deallocate(paged, paged_block, 4096, 0, NULL);
     alv_resource_release(paged);
     alv_resource_release(guarded);
     alv_resource_release(hosted);

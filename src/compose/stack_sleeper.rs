@@ -7,13 +7,14 @@ use core::fmt;
 use super::ResourceExt as _;
 use crate::adaptor::Tracking;
 use crate::error::Error;
-use crate::resource::{AnyResource, Resource, SleepRecord, Sleeping, Tagged};
+use crate::resource::{AnyResource, DevicePtr, Resource, SleepRecord, Sleeping, Tagged};
 use crate::size::Size;
+use crate::stream::Frontier;
 use crate::suballoc::SleepConfig;
 use crate::sync::Mutex;
 use crate::tag::BlockTags;
 
-/// Blocks of a stack that sleep: [`AnyResource::sleep`]. They have their addresses and no memory, until [`wake`](Self::wake).
+/// Blocks of a stack that sleep: [`AnyResource::sleep`], [`AnyResource::sleep_block`]. They have their addresses and no memory, until [`wake`](Self::wake).
 ///
 /// It is what [`Sleeper`](crate::Sleeper) is for a pool, it keeps the stack, and any thread may wake it. One that is dropped leaves its
 /// blocks without memory until they are freed, and loses what was kept of them; a stack that slept as a whole serves requests again. One
@@ -73,12 +74,55 @@ impl AnyResource {
         let tagged = config.tagged().map(|Tagged { tag, by }| Tagged { tag, by: by.or(by_layer) });
         // SAFETY: the caller's promises.
         let record = unsafe { sleeping(self)?.sleep_all(tagged, config.keep) }?;
-        let (blocks, bytes, kept_bytes) = (record.blocks(), record.bytes(), record.kept_bytes());
-        Ok(StackSleeper { record: Mutex::new(Some(record)), stack: self.clone(), blocks, bytes, kept_bytes })
+        Ok(StackSleeper::of(self, record))
+    }
+
+    /// Puts one block to sleep, which keeps its address: as [`DeviceVec::sleep`](crate::DeviceVec::sleep), for a block that is known by its
+    /// address. `behind` is every use of it. A tag in the configuration is ignored.
+    ///
+    /// ```
+    /// use alluvion::{Frontier, Layout, Recipe, Resource, Sim, SleepConfig, source::Pinned};
+    ///
+    /// let sim = Sim::new();
+    /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
+    /// let stack = "stats | pool | mapped".parse::<Recipe>()?.build(&device)?;
+    /// let layout = Layout::from_bytes(4 << 20)?;
+    /// let block = stack.allocate(layout, stream.as_ref())?;
+    /// let config = SleepConfig::default().keep_in(Pinned::new(&device)?);
+    /// // SAFETY: the block is live, all that uses it is on `stream`, and nothing does until it is awake.
+    /// let sleeper = unsafe { stack.sleep_block(block, &Frontier::of(stream.release()), config) }?;
+    /// assert_eq!((sleeper.blocks(), sleeper.kept_bytes()), (1, 4 << 20));
+    /// sleeper.wake()?;
+    /// // SAFETY: as before.
+    /// unsafe { stack.deallocate(block, layout, stream.as_ref()) };
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for a stack without a pool over pages; else as [`Sleeping::sleep`].
+    ///
+    /// # Safety
+    ///
+    /// The block is live and of this resource, every use of it is in the frontier or over, and no work uses it until it is awake.
+    pub unsafe fn sleep_block(
+        &self,
+        block: DevicePtr,
+        behind: &Frontier,
+        config: SleepConfig<'static>,
+    ) -> Result<StackSleeper, Error> {
+        // SAFETY: the caller's promises.
+        let record = unsafe { sleeping(self)?.sleep(block, behind, config.keep) }?;
+        Ok(StackSleeper::of(self, record))
     }
 }
 
 impl StackSleeper {
+    fn of(stack: &AnyResource, record: SleepRecord<'static>) -> Self {
+        let (blocks, bytes, kept_bytes) = (record.blocks(), record.bytes(), record.kept_bytes());
+        Self { record: Mutex::new(Some(record)), stack: stack.clone(), blocks, bytes, kept_bytes }
+    }
+
     /// As [`Sleeper::wake`](crate::Sleeper::wake).
     ///
     /// # Errors

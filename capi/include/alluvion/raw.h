@@ -1244,6 +1244,15 @@ alv_status alv_sleep(const struct alv_resource *stack,
                      const struct alv_resource *keep_in,
                      struct alv_sleeper **out);
 
+// Puts one block to sleep, which keeps its address: as `alv_sleep`. All that uses the block comes before what is on `stream` now, which the
+// call waits for, and no other work. The block may be freed asleep; the sleeper is released then, too.
+ALV_MUST_USE
+alv_status alv_sleep_block_raw(const struct alv_resource *stack,
+                               void *block,
+                               alv_cuda_stream stream,
+                               const struct alv_resource *keep_in,
+                               struct alv_sleeper **out);
+
 // Gives the blocks memory again, at the addresses that they had, and restores what was kept. Waits until that is over. Nothing if they
 // are awake. `ALV_OUT_OF_MEMORY` if memory is short: everything sleeps on then, nothing is lost, and it can be called again.
 ALV_MUST_USE

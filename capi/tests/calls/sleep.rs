@@ -117,3 +117,63 @@ fn what_cannot_sleep_says_so() {
     release(stack);
     release(bare);
 }
+
+#[test]
+fn one_block_sleeps_and_wakes_and_may_be_freed_asleep() {
+    let sim = Sim::new(1);
+    let (stack, host) = (sim.recipe("stats | pool | mapped"), sim.recipe("pool | pinned"));
+    let ((_, first), (_, second)) = (allocate(stack, 3 << 20, 0), allocate(stack, 2 << 20, 0));
+    let sleep_block = |block, host| {
+        let mut sleeper = std::ptr::dangling_mut();
+        // SAFETY: live handles, a block of the stack, the default stream and a place; no test uses what sleeps.
+        let status = unsafe { alv_sleep_block_raw(stack, block, null_mut(), host, &raw mut sleeper) };
+        assert_eq!(sleeper.is_null(), status != ALV_OK);
+        (status, sleeper)
+    };
+    // SAFETY: memory of the stack, on its default stream.
+    assert_eq!(unsafe { alv_fill_raw(stack, first, 7, 3 << 20, null_mut()) }, ALV_OK);
+    let (status, sleeper) = sleep_block(first, host.cast_const());
+    assert_eq!((status, figures(sleeper)), (ALV_OK, (1, 3 << 20, 3 << 20, 1)));
+    assert_eq!(sleep_block(first, null()).0, ALV_INVALID_ARGUMENT, "it sleeps");
+    assert_eq!(sleep_block(first.wrapping_byte_add(256), null()).0, ALV_INVALID_ARGUMENT, "no block begins there");
+    assert_eq!(sleep_block(second, stack.cast_const()).0, ALV_INVALID_ARGUMENT, "the host does not reach it");
+    assert_eq!(wake(sleeper), ALV_OK);
+    let mut back = 0_u8;
+    // SAFETY: as above, and a place.
+    unsafe {
+        assert_eq!(alv_copy_raw(stack, (&raw mut back).cast(), first, 1, null_mut()), ALV_OK);
+        assert_eq!(alv_synchronize_raw(stack, null_mut()), ALV_OK);
+    }
+    assert_eq!((back, figures(sleeper).3), (7, 0));
+    release_sleeper(sleeper);
+    let (status, sleeper) = sleep_block(second, null());
+    assert_eq!((status, figures(sleeper)), (ALV_OK, (1, 2 << 20, 0, 1)));
+    free(stack, second, 2 << 20, 0);
+    release_sleeper(sleeper);
+    // Whichever call fails: it sleeps or it does not, and nothing is lost.
+    for nth in 1..12 {
+        sim.fail_any(nth);
+        let (status, sleeper) = sleep_block(first, host.cast_const());
+        sim.clear_faults();
+        if status == ALV_OK {
+            assert_eq!(wake(sleeper), ALV_OK);
+        }
+        release_sleeper(sleeper);
+        // SAFETY: as above.
+        unsafe {
+            assert_eq!(alv_copy_raw(stack, (&raw mut back).cast(), first, 1, null_mut()), ALV_OK);
+            assert_eq!(alv_synchronize_raw(stack, null_mut()), ALV_OK);
+        }
+        assert_eq!(back, 7, "call {nth}");
+    }
+    free(stack, first, 3 << 20, 0);
+    assert_eq!(counts(stack).allocations.value, 0);
+    let bare = sim.recipe("pool | cuda");
+    let (_, block) = allocate(bare, 1000, 0);
+    let mut none = null_mut();
+    // SAFETY: as above.
+    let status = unsafe { alv_sleep_block_raw(bare, block, null_mut(), null(), &raw mut none) };
+    assert_eq!((status, none), (ALV_UNSUPPORTED, null_mut()));
+    free(bare, block, 1000, 0);
+    [bare, stack, host].into_iter().for_each(release);
+}

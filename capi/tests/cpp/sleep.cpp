@@ -38,6 +38,16 @@ void sleeps_by_a_tag_and_as_a_whole() {
     EXPECT(!asleep.is_asleep() && weights.data() == address);
     EXPECT(weights.element((1 << 20) - 1, stream) == 42 && beside.element(999, stream) == 7);
 
+    {
+        void *const block = stack.allocate(stream, 1 << 20);
+        sleeper one(stack, block, stream, host);
+        EXPECT(one.is_asleep() && one.figures().blocks == 1);
+        one.wake();
+        sleeper again(stack, block, stream);
+        EXPECT(again.figures().kept_bytes == 0);
+        stack.deallocate(stream, block, 1 << 20);
+    }
+
     sleeper all(stack, host);
     EXPECT(all.figures().blocks == 2);
     EXPECT(test::throws<alluvion::error>([&] { alluvion::buffer(1000, stream, stack); },

@@ -34,6 +34,14 @@ public:
     sleeper(resource const &stack, host_device_resource const &host, std::string_view tag = {})
         : sleeper(stack, host.native_handle(), tag) {}
 
+    /// Puts one block to sleep, which keeps its address. All that uses it comes before what is on `stream` now. The contents are arbitrary
+    /// afterwards.
+    sleeper(resource const &stack, void *block, stream_view stream) : sleeper(stack, block, stream, nullptr) {}
+
+    /// The same. The contents are kept in memory of `host`, and restored.
+    sleeper(resource const &stack, void *block, stream_view stream, host_device_resource const &host)
+        : sleeper(stack, block, stream, host.native_handle()) {}
+
     sleeper(sleeper &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
     sleeper &operator=(sleeper &&other) noexcept {
         sleeper taken(std::move(other));
@@ -62,6 +70,10 @@ private:
     sleeper(resource const &stack, alv_resource *host, std::string_view tag) {
         auto const text = ::alluvion::detail::c_text<default_errors>(tag);
         ::alluvion::detail::check(alv_sleep(stack.native_handle(), tag.empty() ? nullptr : text.c_str(), host, &handle_));
+    }
+
+    sleeper(resource const &stack, void *block, stream_view stream, alv_resource *host) {
+        ::alluvion::detail::check(alv_sleep_block_raw(stack.native_handle(), block, stream.resolved(), host, &handle_));
     }
 
     alv_sleeper *handle_ = nullptr;
