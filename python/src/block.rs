@@ -91,6 +91,16 @@ impl Block {
         device.machine().wait_quiescent(&uses)
     }
 
+    /// All work on the block so far: that of its own stream, and the uses that were noted.
+    pub(crate) fn uses(&self) -> Result<Frontier, Error> {
+        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.stream.with(self.owner.device(), |own| {
+            uses.extend(own.release());
+            Ok(())
+        })?;
+        Ok(uses)
+    }
+
     /// Notes that work which was submitted to another stream uses the block.
     pub(crate) fn used_on(&self, stream: StreamRef<'_>) {
         let is_own = self.stream.with(self.owner.device(), |own| Ok(own.id() == stream.id()));

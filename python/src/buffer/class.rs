@@ -13,6 +13,7 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 use pyo3::{PyTraverseError, intern};
 
 use super::array_interface::ArrayInterface;
+use super::asleep::{self, Asleep};
 use super::host_buffer::{Direction, HostBuffer};
 use super::transfer::{Copy, is_managed, is_pageable};
 use super::view::{DeviceView, Form};
@@ -45,6 +46,8 @@ pub(super) struct State {
     pub(super) size: usize,
     /// What the memory is aligned to, also where it moves.
     pub(super) align: usize,
+    /// There is no memory while this is there.
+    pub(super) asleep: Option<Asleep>,
     pub(super) stream: Arc<StreamHandle>,
     /// Where the memory comes from. `None` for a tensor that another library lent, and where there was no device to ask.
     pub(super) mr: Option<Py<DeviceMemoryResource>>,
@@ -58,12 +61,14 @@ impl DeviceBuffer {
         mr: Option<Py<DeviceMemoryResource>>,
     ) -> Self {
         let (size, align) = (layout.bytes(), layout.align());
-        Self { state: Mutex::new(State { memory: memory.map(Arc::new), size, align, stream, mr }) }
+        let memory = memory.map(Arc::new);
+        Self { state: Mutex::new(State { memory, size, align, asleep: None, stream, mr }) }
     }
 
     /// A buffer over a tensor that another library lent.
     pub(crate) fn lent(memory: Option<Memory>, size: usize, stream: Arc<StreamHandle>) -> Self {
-        let state = State { memory: memory.map(Arc::new), size, align: Layout::MIN_ALIGN, stream, mr: None };
+        let (memory, align) = (memory.map(Arc::new), Layout::MIN_ALIGN);
+        let state = State { memory, size, align, asleep: None, stream, mr: None };
         Self { state: Mutex::new(state) }
     }
 
@@ -101,10 +106,14 @@ impl DeviceBuffer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the buffer has now.
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    /// What the buffer has now. One that sleeps has nothing to be used.
+    pub(crate) fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
         let state = self.state();
-        Snapshot { memory: state.memory.clone(), size: state.size, stream: Arc::clone(&state.stream) }
+        if state.asleep.is_some() {
+            drop(state);
+            return Err(asleep::refuse(py));
+        }
+        Ok(Snapshot { memory: state.memory.clone(), size: state.size, stream: Arc::clone(&state.stream) })
     }
 
     /// The resource that the buffer was made from, or the current one.
@@ -173,7 +182,7 @@ impl DeviceBuffer {
         };
         let buffer = Self::allocated(py, layout, stream.into_handle(), mr)?;
         if ptr != 0 && size != 0 {
-            let of = buffer.snapshot();
+            let of = buffer.snapshot(py)?;
             let Some(memory) = &of.memory else { return Ok(buffer) };
             let copy = Copy { to: memory.address(), from: ptr, bytes: size };
             let (device, stream) = (memory.device(), &of.stream);
@@ -199,7 +208,7 @@ impl DeviceBuffer {
         let mr = if bytes == 0 { current_object(py).ok() } else { None };
         let layout = raise(py, Layout::from_bytes(bytes), During::Allocation)?;
         let buffer = Self::allocated(py, layout, stream.into_handle(), mr)?;
-        let of = buffer.snapshot();
+        let of = buffer.snapshot(py)?;
         if let Some(memory) = &of.memory {
             let (address, device) = (memory.address(), memory.device());
             host.copy(py, Direction::ToDevice, address, bytes, Some(memory), &of.stream, device)?;
@@ -217,7 +226,11 @@ impl DeviceBuffer {
     /// The address: 0 where nothing was allocated.
     #[getter]
     pub(crate) fn ptr(&self) -> u64 {
-        self.state().memory.as_ref().map_or(0, |memory| memory.address())
+        let state = self.state();
+        match (&state.memory, &state.asleep) {
+            (Some(memory), _) => memory.address(),
+            (None, asleep) => asleep.as_ref().map_or(0, |asleep| asleep.address),
+        }
     }
 
     /// How many bytes the buffer has.
@@ -242,13 +255,59 @@ impl DeviceBuffer {
 
     /// How many bytes the buffer can have before it moves.
     fn capacity(&self) -> usize {
-        self.state().memory.as_ref().map_or(0, |memory| memory.bytes())
+        let state = self.state();
+        match (&state.memory, &state.asleep) {
+            (Some(memory), _) => memory.bytes(),
+            (None, asleep) => asleep.as_ref().map_or(0, |asleep| asleep.capacity),
+        }
+    }
+
+    /// Gives the memory back to the device, and keeps the address; and with `keep="host"` the contents, in pinned memory. Until `wake` the
+    /// buffer answers `alluvion.errors.Asleep` to whatever wants its bytes.
+    ///
+    /// Whoever calls it promises that no work of others uses the buffer, such as a kernel that has its address, from now on until it is awake.
+    /// Work of the buffer itself is waited for. The buffer is of a pool over pages, `pool | mapped`, under any layers that pass blocks on.
+    ///
+    /// >>> import alluvion
+    /// >>> with alluvion.simulated():
+    /// ...     stack = alluvion.resource("pool | mapped")
+    /// ...     with alluvion.using(stack):
+    /// ...         weights = alluvion.DeviceBuffer.to_device(b"abc" * 1000000)
+    /// ...     address = weights.ptr
+    /// ...     weights.sleep()
+    /// ...     print(weights.is_asleep, stack.pool_status()["reserved_bytes"])
+    /// ...     weights.wake()
+    /// ...     print(weights.ptr == address, weights.tobytes()[:3])
+    /// ...     del weights, stack
+    /// True 0
+    /// True b'abc'
+    #[pyo3(signature = (*, keep="host"))]
+    fn sleep(&self, py: Python<'_>, keep: &str) -> PyResult<()> {
+        match keep {
+            "host" => self.fall_asleep(py, true),
+            "nothing" => self.fall_asleep(py, false),
+            other => {
+                Err(PyValueError::new_err(format!("keep is \"host\" or \"nothing\", and not '{other}'")))
+            }
+        }
+    }
+
+    /// Gives the buffer memory again, at the address that it had, and restores what was kept. Waits until that is over. Nothing if it is awake.
+    /// If memory is short it is a `MemoryError`: the buffer sleeps on, nothing is lost, and it can be called again.
+    fn wake(&self, py: Python<'_>) -> PyResult<()> {
+        self.awaken(py)
+    }
+
+    /// Whether the buffer has no memory now.
+    #[getter]
+    fn is_asleep(&self) -> bool {
+        self.state().asleep.is_some()
     }
 
     /// The CUDA array interface: unsigned bytes in one dimension.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let of = self.snapshot();
+        let of = self.snapshot(py)?;
         let is_read_only = of.memory.as_ref().is_some_and(|memory| memory.is_read_only());
         if let Some(memory) = &of.memory {
             // The memory of a parent process is none of its children.
@@ -266,7 +325,7 @@ impl DeviceBuffer {
     /// The bytes, on the host.
     #[pyo3(signature = (stream=StreamArgument::Missing), text_signature = "($self, stream=...)")]
     fn tobytes<'py>(&self, py: Python<'py>, stream: StreamArgument) -> PyResult<Bound<'py, PyBytes>> {
-        let of = self.snapshot();
+        let of = self.snapshot(py)?;
         functions::bytes_of(py, &of, stream.handle())
     }
 
@@ -282,7 +341,7 @@ impl DeviceBuffer {
         ary: Option<Bound<'py, PyAny>>,
         stream: StreamArgument,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let of = self.snapshot();
+        let of = self.snapshot(py)?;
         let ary = match ary {
             Some(ary) => ary,
             None => py
@@ -307,7 +366,7 @@ impl DeviceBuffer {
     #[pyo3(signature = (ary, stream=StreamArgument::Missing), text_signature = "($self, ary, stream=...)")]
     fn copy_from_host(&self, py: Python<'_>, ary: &Bound<'_, PyAny>, stream: StreamArgument) -> PyResult<()> {
         let host = HostBuffer::new(ary, "ary")?;
-        let of = self.snapshot();
+        let of = self.snapshot(py)?;
         let bytes = host.bytes();
         if bytes > of.size {
             return Err(too_large(bytes, of.size));
@@ -328,9 +387,9 @@ impl DeviceBuffer {
         stream: StreamArgument,
     ) -> PyResult<()> {
         // One of ours has no stream in its interface: its own order is known here.
-        let ours = cuda_ary.cast::<Self>().ok().map(|buffer| buffer.get().snapshot());
+        let ours = cuda_ary.cast::<Self>().ok().map(|buffer| buffer.get().snapshot(py)).transpose()?;
         let source = ArrayInterface::of(cuda_ary)?;
-        let of = self.snapshot();
+        let of = self.snapshot(py)?;
         if source.bytes > of.size {
             return Err(too_large(source.bytes, of.size));
         }
@@ -358,7 +417,7 @@ impl DeviceBuffer {
     /// A new buffer with the same bytes and alignment, of the same resource, on the same stream.
     #[pyo3(name = "copy")]
     pub(crate) fn copied(&self, py: Python<'_>) -> PyResult<Self> {
-        let of = self.snapshot();
+        let of = self.snapshot(py)?;
         let mr = if of.size == 0 {
             self.state().mr.as_ref().map(|mr| mr.clone_ref(py))
         } else {
@@ -367,7 +426,7 @@ impl DeviceBuffer {
         let layout = Layout::new(of.size, self.state().align);
         let layout = raise(py, layout, During::Allocation)?;
         let copy = Self::allocated(py, layout, Arc::clone(&of.stream), mr)?;
-        let to = copy.snapshot();
+        let to = copy.snapshot(py)?;
         if let (Some(memory), Some(from)) = (&to.memory, &of.memory) {
             let bytes = Copy { to: memory.address(), from: from.address(), bytes: of.size };
             let copied = py.detach(|| {
@@ -390,7 +449,7 @@ impl DeviceBuffer {
     /// Moves managed memory to a device, -1 for the host, ahead of its use. Other memory is left as it is.
     #[pyo3(signature = (device=None, stream=None))]
     fn prefetch(&self, py: Python<'_>, device: Option<i32>, stream: Option<StreamArgument>) -> PyResult<()> {
-        let of = self.snapshot();
+        let of = self.snapshot(py)?;
         let Some(memory) = of.memory.as_ref().filter(|_| of.size > 0) else { return Ok(()) };
         let stream = stream.map_or_else(|| Arc::clone(&of.stream), StreamArgument::into_handle);
         let prefetched = py.detach(|| {
@@ -443,7 +502,7 @@ impl DeviceBuffer {
 
     /// The DLPack device: its type and its number.
     fn __dlpack_device__(&self, py: Python<'_>) -> PyResult<(i32, i32)> {
-        let of = self.snapshot();
+        let of = self.snapshot(py)?;
         dlpack::device_of(py, &of)
     }
 
@@ -465,7 +524,7 @@ impl DeviceBuffer {
     /// Shares the buffer with other processes, to be read, or to be written as well.
     #[pyo3(signature = (stream=StreamArgument::Missing, writable=false), text_signature = "($self, stream=..., writable=False)")]
     fn share(&self, py: Python<'_>, stream: StreamArgument, writable: bool) -> PyResult<Shared> {
-        Shared::of(py, &self.snapshot(), stream, writable)
+        Shared::of(py, &self.snapshot(py)?, stream, writable)
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
@@ -483,8 +542,12 @@ impl DeviceBuffer {
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-        let of = slf.get().snapshot();
         let name = slf.get_type().name()?;
+        let buffer = slf.get();
+        if buffer.is_asleep() {
+            return Ok(format!("{name}(size={}, ptr={:#x}, asleep)", buffer.size(), buffer.ptr()));
+        }
+        let of = buffer.snapshot(slf.py())?;
         let device = of.memory.as_ref().map(|memory| memory.device().ordinal());
         let stream = of.stream.name();
         let text = match device {
@@ -512,9 +575,10 @@ impl Drop for DeviceBuffer {
         let stream = core::mem::replace(&mut state.stream, StreamArgument::Missing.into_handle());
         // Attached already, wherever the collector runs this. `None` where the interpreter is going: the closure is dropped then,
         // with the memory in it.
-        let _ = match state.memory.take() {
-            Some(memory) => Python::try_attach(|py| memory.release(py, stream)),
-            None => Python::try_attach(|py| stream.release(py)),
+        let _ = match (state.memory.take(), state.asleep.take()) {
+            (Some(memory), _) => Python::try_attach(|py| memory.release(py, stream)),
+            (None, Some(asleep)) => Python::try_attach(|py| asleep.release(py, stream)),
+            (None, None) => Python::try_attach(|py| stream.release(py)),
         };
     }
 }

@@ -21,7 +21,7 @@ impl DeviceBuffer {
         size: Option<usize>,
         stream: StreamArgument,
     ) -> PyResult<()> {
-        let before = self.snapshot();
+        let before = self.snapshot(py)?;
         let has = before.memory.as_ref().map_or(0, |memory| memory.bytes());
         let stream = stream.into_handle();
         if capacity <= has {
@@ -107,7 +107,8 @@ impl DeviceBuffer {
             let mut state = self.state();
             let is_unchanged = match (&state.memory, &before.memory) {
                 (Some(now), Some(before)) => Arc::ptr_eq(now, before) && !now.is_exported(),
-                (None, None) => true,
+                // One that was empty may have got memory since, and sleep.
+                (None, None) => state.asleep.is_none(),
                 _ => false,
             };
             is_unchanged.then(|| {
@@ -116,6 +117,7 @@ impl DeviceBuffer {
                     memory: Some(Arc::clone(&memory)),
                     size,
                     align,
+                    asleep: None,
                     stream: Arc::clone(&stream),
                     mr: Some(mr),
                 };

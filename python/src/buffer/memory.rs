@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use alluvion::resource::Export;
-use alluvion::{Device, DevicePtr, Error, Layout, Resource, StreamRef};
+use alluvion::{Device, DevicePtr, Error, Frontier, Layout, Resource, StreamRef};
 use pyo3::prelude::*;
 
 use super::{Imported, Opened};
@@ -49,6 +49,14 @@ impl Memory {
         match &self.bytes {
             Bytes::Block(block) => Some(block.place()),
             Bytes::Imported(_) => None,
+        }
+    }
+
+    /// The block of ours that it is, and all work on it so far.
+    pub(super) fn block_and_uses(&self) -> Result<Option<(&Block, Frontier)>, Error> {
+        match &self.bytes {
+            Bytes::Block(block) => Ok(Some((block, block.uses()?))),
+            Bytes::Imported(_) => Ok(None),
         }
     }
 

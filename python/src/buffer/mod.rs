@@ -5,6 +5,7 @@
 //! a memory has a handle of it, so that nothing goes while a copy of another thread runs, or while a tensor of ours is out.
 
 mod array_interface;
+mod asleep;
 mod class;
 mod functions;
 mod growing;

@@ -178,7 +178,7 @@ impl DeviceView {
         dtype: &Bound<'_, PyAny>,
         shape: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let form = Form::of(buffer.get().snapshot().size, dtype, shape)?;
+        let form = Form::of(buffer.get().snapshot(buffer.py())?.size, dtype, shape)?;
         Ok(Self { buffer: buffer.clone().unbind(), form })
     }
 
@@ -187,8 +187,8 @@ impl DeviceView {
     }
 
     /// What the buffer has now, if that is enough still.
-    fn snapshot(&self) -> PyResult<Snapshot> {
-        let of = self.buffer.get().snapshot();
+    fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
+        let of = self.buffer.get().snapshot(py)?;
         if self.bytes() > of.size {
             return Err(PyBufferError::new_err(format!(
                 "the view has {} bytes, and its buffer was resized to {}",
@@ -210,8 +210,8 @@ impl DeviceView {
 
     /// The address of the first element.
     #[getter]
-    fn ptr(&self) -> PyResult<u64> {
-        Ok(self.snapshot()?.address())
+    fn ptr(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.snapshot(py)?.address())
     }
 
     /// How many bytes the elements take.
@@ -242,7 +242,7 @@ impl DeviceView {
     /// The CUDA array interface.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let of = self.snapshot()?;
+        let of = self.snapshot(py)?;
         if let Some(memory) = &of.memory {
             raise(py, memory.device().require(memory.device()), During::Other)?;
         }
@@ -260,7 +260,7 @@ impl DeviceView {
 
     /// The DLPack device: its type and its number.
     fn __dlpack_device__(&self, py: Python<'_>) -> PyResult<(i32, i32)> {
-        dlpack::device_of(py, &self.snapshot()?)
+        dlpack::device_of(py, &self.snapshot(py)?)
     }
 
     /// A DLPack capsule of the elements, which are safe to use on `stream`.
@@ -273,7 +273,7 @@ impl DeviceView {
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        drop(self.snapshot()?);
+        drop(self.snapshot(py)?);
         let wish = dlpack::Wish { stream, max_version, dl_device, copy };
         dlpack::export(self.buffer.bind(py), &self.form, &wish)
     }

@@ -68,7 +68,7 @@ pub(crate) fn export<'py>(
     wish: &Wish<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = buffer.py();
-    let of = buffer.get().snapshot();
+    let of = buffer.get().snapshot(py)?;
     let device = raise(py, py.detach(|| tensor_device(&of)), During::Other)?;
     if let Some((kind, id)) = wish.dl_device
         && (TensorDevice { kind, id }) != device
@@ -89,7 +89,7 @@ pub(crate) fn export<'py>(
     }
     let copied = if is_copied { Some(buffer.get().copied(py)?) } else { None };
     let of = match &copied {
-        Some(copy) => copy.snapshot(),
+        Some(copy) => copy.snapshot(py)?,
         None => of,
     };
     let stream = raise(py, py.detach(|| make_safe(&of, consumer)), During::Other)?;
