@@ -69,7 +69,7 @@ VALUES = {
     "fn ask": "ask_nobody", "fn drop": "drop_nothing", "fn each": "each_block",
     ("alv_violations", "each"): "each_violation", ("alv_on_violation", "each"): "each_violation",
     ("alv_violations", "resource"): "guarded", ("alv_on_violation", "resource"): "guarded",
-    ("alv_sleep_block_raw", "block"): "paged_block",
+    ("alv_sleep_block_raw", "block"): "paged_block", ("alv_sleep_block_raw", "stack"): "paged_too",
 }
 # Any value is one, null too.
 OPAQUE = {"user", "owner", "param", "ctx"}
@@ -116,7 +116,9 @@ static alv_shared *shared;
 static alv_imported *imported;
 /* A stack over pages, memory to keep contents in, and what a tag of it has put to sleep. */
 static alv_resource *paged, *hosted;
+/* A block that sleeps by itself: others put all of the first stack to sleep. */
 static void *paged_block;
+static alv_resource *paged_too;
 static alv_resource *guarded;
 static alv_reservation *reservation;
 static alv_sleeper *sleeper;
@@ -196,7 +198,8 @@ int main(int count, char **arguments) {
     OK(alv_open_shared(0, message, length, -1, NULL, NULL, &imported));
     paged = stack("tracking | pool | mapped");
     hosted = stack("pool | pinned");
-    OK(alv_allocate(paged, 4096, 0, NULL, &paged_block));
+    paged_too = stack("pool | mapped");
+    OK(alv_allocate(paged_too, 4096, 0, NULL, &paged_block));
     guarded = stack("guard | cuda");
     OK(alv_reserve(resource, 4096, &reservation));
     OK(alv_sleep(paged, "a_tag", NULL, &sleeper));
@@ -236,7 +239,8 @@ int main(int count, char **arguments) {
     alv_stream_release(stream);
     alv_sleeper_release(sleeper);
     alv_reservation_release(reservation);
-    alv_deallocate(paged, paged_block, 4096, 0, NULL);
+    alv_deallocate(paged_too, paged_block, 4096, 0, NULL);
+    alv_resource_release(paged_too);
     alv_resource_release(paged);
     alv_resource_release(guarded);
     alv_resource_release(hosted);

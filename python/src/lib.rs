@@ -28,6 +28,7 @@
 //! | `stack` | What does a stack say of itself? |
 //! | `program` | How does Python run the program `alluvion`? |
 //! | `simulated` | What if there is no GPU? |
+//! | `exploration` | What if a program runs under every schedule? |
 //! | `torch`, `cupy` | What do PyTorch and CuPy call? |
 //!
 //! **The interpreter comes last.** No lock of this crate is waited for while a thread is attached to the interpreter, where the
@@ -53,6 +54,7 @@ mod dlpack;
 mod door;
 mod ending;
 mod error;
+mod exploration;
 mod gpu;
 mod machine;
 mod metrics;
@@ -95,6 +97,8 @@ mod _alluvion {
     use crate::debug_log::set_level;
     #[pymodule_export]
     use crate::dlpack::from_dlpack;
+    #[pymodule_export]
+    use crate::exploration::Exploration;
     #[pymodule_export]
     use crate::gpu::{
         driver_version, gpu_attribute, gpu_count, gpu_current, gpu_error, gpu_name, gpu_set_current,

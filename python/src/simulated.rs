@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 
 use crate::argument::Bytes;
 use crate::error::{During, raise};
+use crate::exploration::Exploration;
 use crate::{current, machine, pinned};
 
 /// What a device may lack, by name.
@@ -56,7 +57,7 @@ impl Simulated {
         clippy::too_many_arguments,
         reason = "the arguments of a constructor in Python, all of them named there"
     )]
-    #[pyo3(signature = (devices=1, memory=None, seed=0, version=13_000, pinned=None, features=Vec::new(), keep_up=false, beside=None))]
+    #[pyo3(signature = (devices=1, memory=None, seed=0, version=13_000, pinned=None, features=Vec::new(), keep_up=false, beside=None, of=None))]
     fn new(
         devices: u32,
         memory: Option<Bytes>,
@@ -66,29 +67,18 @@ impl Simulated {
         features: Vec<(String, bool)>,
         keep_up: bool,
         beside: Option<&Bound<'_, Self>>,
+        of: Option<&Bound<'_, Exploration>>,
     ) -> PyResult<Self> {
         if let Some(beside) = beside {
             // Another process on the same devices, which has nothing of its own to say about them.
             return Ok(Self { sim: beside.get().sim.process(), entered: AtomicUsize::new(0) });
         }
-        if !(1..=MOST_DEVICES).contains(&devices) {
-            return Err(PyValueError::new_err(format!(
-                "a simulated machine has 1 to {MOST_DEVICES} devices, and not {devices}"
-            )));
+        if let Some(exploration) = of {
+            let begun = exploration.get().begin();
+            let sim = begun.ok_or_else(|| PyRuntimeError::new_err("there is no other schedule"))?;
+            return Ok(Self { sim, entered: AtomicUsize::new(0) });
         }
-        let mut config = SimConfig::default()
-            .devices(devices)
-            .seed(seed)
-            .version(version)
-            .streams_keep_up(keep_up)
-            .panic_on_unseen_hazards(false);
-        if let Some(Bytes(bytes)) = pinned {
-            config = config.pinned_bytes(bytes);
-        }
-        for (name, has) in features {
-            config = config.attribute(feature(&name)?, i32::from(has));
-        }
-        config = config.memory_bytes(memory.map_or(MEMORY_BYTES, |Bytes(bytes)| bytes));
+        let config = config(devices, memory, seed, version, pinned, features, keep_up)?;
         Ok(Self { sim: Sim::with_config(config), entered: AtomicUsize::new(0) })
     }
 
@@ -223,6 +213,36 @@ impl Simulated {
             let _ = device.synchronize();
         }
     }
+}
+
+/// The configuration of a machine, of the arguments that say what it has.
+pub(crate) fn config(
+    devices: u32,
+    memory: Option<Bytes>,
+    seed: u64,
+    version: u32,
+    pinned: Option<Bytes>,
+    features: Vec<(String, bool)>,
+    keep_up: bool,
+) -> PyResult<SimConfig> {
+    if !(1..=MOST_DEVICES).contains(&devices) {
+        return Err(PyValueError::new_err(format!(
+            "a simulated machine has 1 to {MOST_DEVICES} devices, and not {devices}"
+        )));
+    }
+    let mut config = SimConfig::default()
+        .devices(devices)
+        .seed(seed)
+        .version(version)
+        .streams_keep_up(keep_up)
+        .panic_on_unseen_hazards(false);
+    if let Some(Bytes(bytes)) = pinned {
+        config = config.pinned_bytes(bytes);
+    }
+    for (name, has) in features {
+        config = config.attribute(feature(&name)?, i32::from(has));
+    }
+    Ok(config.memory_bytes(memory.map_or(MEMORY_BYTES, |Bytes(bytes)| bytes)))
 }
 
 fn feature(name: &str) -> PyResult<DeviceAttribute> {

@@ -158,7 +158,7 @@ def test_a_machine_may_be_entered_again_and_not_left_too_often():
 
 
 def test_exploring_counts_and_names_the_seed():
-    assert testing.explore(lambda sim: alluvion.resource("pool"), seeds=5, memory="64 MiB") == 5
+    assert testing.explore_seeds(lambda sim: alluvion.resource("pool"), seeds=5, memory="64 MiB") == 5
     seen = []
 
     def program(sim):
@@ -167,10 +167,10 @@ def test_exploring_counts_and_names_the_seed():
             raise KeyError("on purpose")
 
     with pytest.raises(testing.ScheduleFailed, match="seed 12: KeyError") as raised:
-        testing.explore(program, seeds=[10, 11, 12, 13])
+        testing.explore_seeds(program, seeds=[10, 11, 12, 13])
     assert raised.value.seed == 12 and isinstance(raised.value.__cause__, KeyError)
     with pytest.raises(testing.ScheduleFailed, match="seed 0: HazardError"):
-        testing.explore(lambda sim: free_twice(), seeds=1)
+        testing.explore_seeds(lambda sim: free_twice(), seeds=1)
 
 
 def test_pytest_has_the_fixture(pytester, monkeypatch):

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::SimConfig;
 use super::clock::LaneClock;
 use super::driver::SimDriver;
+use super::exploration::{Exploration, Ran};
 use super::kernel::panic_words;
-use super::schedule::Scheduler;
 
 /// The most schedules that [`explore`] runs. Ten streams with one operation each have 3,628,800; a program that needs more should
 /// be made smaller, or run by [`explore_up_to`] with a limit of its own.
@@ -25,7 +25,7 @@ const DEFAULT_LIMIT: u64 = 100_000;
 /// # Ok::<(), core::num::ParseIntError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Schedule(Vec<u32>);
+pub struct Schedule(pub(super) Vec<u32>);
 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,16 +106,10 @@ pub fn explore(config: SimConfig, program: impl FnMut(&Arc<SimDriver>)) -> Explo
 ///
 /// As [`explore`].
 #[track_caller]
-#[expect(clippy::needless_pass_by_value, reason = "as `SimDriver::new`, which takes its configuration too")]
 pub fn explore_up_to(limit: u64, config: SimConfig, mut program: impl FnMut(&Arc<SimDriver>)) -> Explored {
-    let mut script = Vec::new();
-    for schedules in 1..=limit {
-        match next_script(run(&config, script, &mut program)) {
-            Some(next) => script = next,
-            None => return Explored { schedules, complete: true },
-        }
-    }
-    Explored { schedules: limit, complete: false }
+    let mut exploration = Exploration::new(config);
+    while exploration.schedules() < limit && run(&mut exploration, &mut program) {}
+    Explored { schedules: exploration.schedules(), complete: exploration.is_complete() }
 }
 
 /// Runs a program under one schedule, as named by a panic of [`explore`].
@@ -124,32 +118,46 @@ pub fn explore_up_to(limit: u64, config: SimConfig, mut program: impl FnMut(&Arc
 ///
 /// As [`explore`].
 #[track_caller]
-#[expect(clippy::needless_pass_by_value, reason = "as `SimDriver::new`, which takes its configuration too")]
 pub fn replay(config: SimConfig, schedule: &Schedule, mut program: impl FnMut(&Arc<SimDriver>)) {
-    let script = schedule.0.iter().map(|&taken| Choice { taken, options: None }).collect();
-    run(&config, script, &mut program);
+    run(&mut Exploration::of_schedule(config, schedule), &mut program);
+}
+
+/// Runs the program under the next schedule; `false` if there is none.
+#[track_caller]
+fn run(exploration: &mut Exploration, program: &mut impl FnMut(&Arc<SimDriver>)) -> bool {
+    let Some(driver) = exploration.begin() else { return false };
+    let outcome = catch_unwind(AssertUnwindSafe(|| program(&driver)));
+    let Some(Ran { schedule, is_deterministic }) = exploration.end() else { return false };
+    if let Err(payload) = outcome {
+        panic!("under schedule {schedule}: {}", panic_words(&*payload));
+    }
+    assert!(
+        is_deterministic,
+        "the program is not deterministic: under schedule {schedule} it had other choices than before"
+    );
+    true
 }
 
 /// One choice among a number of options. A schedule that was parsed from text does not know that number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Choice {
-    taken: u32,
-    options: Option<u32>,
+pub(super) struct Choice {
+    pub(super) taken: u32,
+    pub(super) options: Option<u32>,
 }
 
 /// A scheduler that makes the scripted choices, and then always takes the first option.
 #[derive(Debug)]
 pub(super) struct Scripted {
     script: Vec<Choice>,
-    made: Vec<Choice>,
+    pub(super) made: Vec<Choice>,
     /// Set when the choices of the program do not match the script.
-    diverged: bool,
+    pub(super) diverged: bool,
     /// The queries that were put off, and the number of submissions at that time.
     put_off: (u64, Vec<LaneClock>),
 }
 
 impl Scripted {
-    fn new(script: Vec<Choice>) -> Self {
+    pub(super) fn new(script: Vec<Choice>) -> Self {
         Self { script, made: Vec::new(), diverged: false, put_off: (0, Vec::new()) }
     }
 
@@ -181,28 +189,8 @@ impl Scripted {
     }
 }
 
-/// Runs the program once. Returns the choices that were made.
-#[track_caller]
-fn run(config: &SimConfig, script: Vec<Choice>, program: &mut impl FnMut(&Arc<SimDriver>)) -> Vec<Choice> {
-    let driver = SimDriver::with_scheduler(config.clone(), Scheduler::Scripted(Scripted::new(script)));
-    let outcome = catch_unwind(AssertUnwindSafe(|| program(&driver)));
-    let machine = driver.shared.machine.lock();
-    let Scheduler::Scripted(scripted) = &machine.scheduler else { return Vec::new() };
-    let (made, diverged) = (scripted.made.clone(), scripted.diverged);
-    drop(machine);
-    let schedule = Schedule(made.iter().map(|choice| choice.taken).collect());
-    if let Err(payload) = outcome {
-        panic!("under schedule {schedule}: {}", panic_words(&*payload));
-    }
-    assert!(
-        !diverged,
-        "the program is not deterministic: under schedule {schedule} it had other choices than before"
-    );
-    made
-}
-
 /// The script after this one, in depth-first order.
-fn next_script(mut made: Vec<Choice>) -> Option<Vec<Choice>> {
+pub(super) fn next_script(mut made: Vec<Choice>) -> Option<Vec<Choice>> {
     while let Some(last) = made.last_mut() {
         if last.options.is_some_and(|options| last.taken + 1 < options) {
             last.taken += 1;

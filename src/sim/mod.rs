@@ -9,7 +9,7 @@
 //! - **Addresses of device memory are never the host's**: a host that follows one faults. Pinned and managed memory
 //!   is real memory of the host, at the same address for both.
 //! - **Fresh device memory is junk**, never zero, and the same for the same seed.
-//! - **Small programs are run under every schedule**: [`explore`].
+//! - **Small programs are run under every schedule**: [`explore`], or step by step an [`Exploration`].
 //! - **Several processes** on one machine, which lend memory and events to each other and die: [`SimDriver::process`].
 //! - **Anything can fail**: [`Fault`], [`SimDriver::poison`], [`SimConfig::attribute`].
 //!
@@ -54,6 +54,7 @@ mod driver;
 mod driver_impl;
 mod entry;
 mod event;
+mod exploration;
 mod explore;
 mod fault;
 mod graph;
@@ -85,6 +86,7 @@ pub use calls::CallCounts;
 pub use config::SimConfig;
 pub use cost::CostModel;
 pub use driver::SimDriver;
+pub use exploration::{Exploration, Ran};
 pub use explore::{Explored, Schedule, explore, explore_up_to, replay};
 pub use fault::Fault;
 pub use graph::SimGraph;

@@ -55,6 +55,7 @@ all!([Advice, CaptureId, CaptureMode, CaptureStatus, DeviceAttribute, FillValue,
 // Made for a call, of what the call has.
 all!([WatchedRequest<'static>, WatchedBlock<'static>] are [Copy] not [Send Sync]);
 all!([DevicePtr, Layout, Page, ResourceId, ErrorKind, StreamId, Epoch, Stamp, StreamKind, BlockRange, LedgerBlock] are [Send Sync Copy]);
+all!([Exploration, Ran] are [Send Sync]);
 all!([AccessMode, HazardKind, StreamLabel, Fault, Live, Explored, Op, Summary, Swept, Footprint] are [Send Sync Copy]);
 all!([Misuse, MisuseKind, Cause, Relief, Growth, PageBudget, Reuse, Status, SegmentView, BlockView, BlockState] are [Send Sync Copy]);
 all!([Error, Unsupported, OutOfMemory, Snapshot, SnapshotFile, Capabilities, Frontier, CallCounts, Schedule, Violation, ShadowHeap] are [Send Sync Clone] not [Copy]);

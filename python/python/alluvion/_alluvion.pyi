@@ -281,6 +281,7 @@ class Simulated:
         features: Sequence[tuple[str, bool]] = ...,
         keep_up: bool = False,
         beside: Simulated | None = None,
+        of: Exploration | None = None,
     ) -> Self: ...
     @property
     def devices(self) -> int: ...
@@ -298,6 +299,25 @@ class Simulated:
     def clear_faults(self) -> None: ...
     def kill(self) -> None: ...
     def lose(self, device: int = 0, code: int = 700) -> None: ...
+
+@final
+class Exploration:
+    """The schedules of a program, one after the other, each with a simulated machine of its own."""
+
+    def __new__(
+        cls,
+        schedule: str | None = None,
+        devices: int = 1,
+        memory: int | str | None = None,
+        version: int = 13000,
+        pinned: int | str | None = None,
+        features: Sequence[tuple[str, bool]] = ...,
+    ) -> Self: ...
+    def end(self) -> tuple[str, bool] | None: ...
+    @property
+    def schedules_begun(self) -> int: ...
+    @property
+    def is_complete(self) -> bool: ...
 
 @final
 class DeviceView:

@@ -117,6 +117,13 @@ class Simulated(_alluvion.Simulated):
         other._check = check
         return other
 
+    @classmethod
+    def _of(cls, exploration: _alluvion.Exploration) -> Self:
+        """The machine of the next schedule."""
+        machine = super().__new__(cls, of=exploration)
+        machine._check = True
+        return machine
+
     def __enter__(self) -> Self:
         self._enter()
         return self

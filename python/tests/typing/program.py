@@ -57,7 +57,7 @@ def simulated() -> None:
         assert_type(sim, alluvion.Simulated)
         assert_type(sim.leaks(), list[alluvion.Hazard])
     assert_type(alluvion.get_include(), str)
-    assert_type(alluvion.testing.explore(lambda machine: machine.hazards(), seeds=3), int)
+    assert_type(alluvion.testing.explore_seeds(lambda machine: machine.hazards(), seeds=3), int)
 
 
 def old_classes() -> None:
