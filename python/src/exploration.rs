@@ -31,7 +31,6 @@ impl Exploration {
 #[pymethods]
 impl Exploration {
     #[new]
-    #[expect(clippy::too_many_arguments, reason = "the arguments of a machine, all of them named in Python")]
     #[pyo3(signature = (schedule=None, devices=1, memory=None, version=13_000, pinned=None, features=Vec::new()))]
     fn new(
         schedule: Option<&str>,
