@@ -106,6 +106,10 @@ ALV_MUST_USE static inline alv_status alv_sleep_block(const alv_resource *stack,
     return alv_sleep_block_raw(stack, block, alv_stream_of_this_file(stream), keep_in, out);
 }
 
+ALV_MUST_USE static inline alv_status alv_capture(const alv_resource *stack, alv_cuda_stream stream, alv_graph_memory **out) {
+    return alv_capture_raw(stack, alv_stream_of_this_file(stream), out);
+}
+
 ALV_MUST_USE static inline alv_status alv_stream_wrap(int32_t device, alv_cuda_stream stream, alv_stream **out) {
     return alv_stream_wrap_raw(device, alv_stream_of_this_file(stream), out);
 }

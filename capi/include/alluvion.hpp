@@ -13,6 +13,7 @@
 #include "alluvion/cpp/callback.hpp"
 #include "alluvion/cpp/configuration.hpp"
 #include "alluvion/cpp/error.hpp"
+#include "alluvion/cpp/graph_memory.hpp"
 #include "alluvion/cpp/per_device.hpp"
 #include "alluvion/cpp/reservation.hpp"
 #include "alluvion/cpp/resource.hpp"

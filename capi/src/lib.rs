@@ -30,6 +30,7 @@
 //! | `tag` | What is an allocation for? |
 //! | `segments` | Which memory stays what it is, and who hears of it? |
 //! | `sleep` | What of a stack sleeps, and until when? |
+//! | `graph_memory` | What of a stack belongs to a captured graph? |
 //! | `plugin` | Who loads functions by their names? |
 //! | `legacy` | What if a program was written for the first RMM? |
 //!
@@ -51,6 +52,7 @@ mod boundary;
 mod current;
 mod failure;
 mod figures;
+mod graph_memory;
 mod handle;
 mod last_error;
 mod ledger;
@@ -78,6 +80,7 @@ pub use allocate::*;
 pub use allowance::*;
 pub use current::*;
 pub use figures::*;
+pub use graph_memory::*;
 pub use last_error::*;
 pub use ledger::*;
 pub use legacy::*;

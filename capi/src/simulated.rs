@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_void};
 use std::io::Write as _;
 
 use alluvion::Error;
-use alluvion::driver::{Call, Code, Driver as _, RawStream, StreamFlags};
+use alluvion::driver::{Call, CaptureMode, Code, Driver as _, RawStream, StreamFlags};
 use alluvion::sim::Fault;
 
 use crate::boundary::{self, null};
@@ -156,6 +156,46 @@ pub unsafe extern "C" fn alv_sim_stream_destroy(
         // SAFETY: a stream that was made above and is not used again, by the function's text.
         Ok(unsafe { sim.sim_driver().stream_destroy(ordinal, RawStream(stream.expose_provenance() as u64)) }?)
     })
+}
+
+/// Begins to capture what is submitted to a stream of a simulated machine, as `cuStreamBeginCapture` does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sim_begin_capture(
+    machine: *const MachineHandle,
+    device: i32,
+    stream: CudaStream,
+) -> Status {
+    boundary::call(|| {
+        let machine = lend!(machine);
+        let (sim, ordinal) = (machine.sim()?, machine.device(device)?.ordinal());
+        let begun = sim.begin_capture(ordinal, RawStream(stream.expose_provenance() as u64), CaptureMode::Global);
+        begun.map_err(|code| no_capture("the beginning of a capture", code))
+    })
+}
+
+/// Ends a capture on the stream that it was begun on, launches the graph there once, waits for it, and lets go of it. All memory that it uses is
+/// there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sim_end_capture(
+    machine: *const MachineHandle,
+    device: i32,
+    stream: CudaStream,
+) -> Status {
+    boundary::call(|| {
+        let machine = lend!(machine);
+        let (sim, device) = (machine.sim()?, machine.device(device)?);
+        let (ordinal, stream) = (device.ordinal(), RawStream(stream.expose_provenance() as u64));
+        let ended = sim.end_capture(ordinal, stream);
+        let graph = ended.map_err(|code| no_capture("the end of a capture", code))?;
+        // SAFETY: all that the graph uses is there, by the function's text.
+        let launched = unsafe { sim.launch_graph(ordinal, stream, &graph) };
+        launched.map_err(|code| no_capture("the launch of a graph", code))?;
+        device.synchronize()
+    })
+}
+
+fn no_capture(what: &'static str, code: Code) -> Error {
+    Error::foreign(format!("{what}: {code}"))
 }
 
 /// Takes all faults back that have not occurred.

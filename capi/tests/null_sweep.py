@@ -26,7 +26,7 @@ NULLABLE = {
     ("alv_share_raw", "options"), ("alv_share_on", "options"), ("alv_shared_message", "needed"),
     ("alv_open_shared_raw", "options"), ("alv_open_shared_on", "options"),
     ("alv_sleep", "tag"), ("alv_sleep", "keep_in"), ("alv_sleep_block_raw", "keep_in"),
-    ("alv_on_violation", "drop"), ("alv_on_soft_limit", "drop"),
+    ("alv_on_violation", "drop"), ("alv_on_soft_limit", "drop"), ("alv_graph_memory_give_back", "given_back"),
     ("alv_set_segment_hooks", "added"), ("alv_set_segment_hooks", "dropped"), ("alv_set_segment_hooks", "drop"),
     ("alv_sharing_of", "machine"), ("alv_sharing_sweep", "machine"), ("alv_sharing_sweep", "freed"),
 }
@@ -36,7 +36,8 @@ AS_NULL = {
     "alv_ledger_retain": "== NULL", "alv_stream_handle": "== NULL", "alv_resource_max_align": "== 0", "alv_sim_calls": "== 0",
     "alv_resource_equal": "== false", "alv_resource_host_accessible": "== false",
     "alv_shared_retain": "== NULL", "alv_imported_retain": "== NULL", "alv_shared_is_over": "== false",
-    "alv_shared_descriptor": "== -1", "alv_sleeper_retain": "== NULL", "alv_reservation_retain": "== NULL", "alv_reservation_bytes": "== 0",
+    "alv_shared_descriptor": "== -1", "alv_sleeper_retain": "== NULL", "alv_reservation_retain": "== NULL", "alv_reservation_bytes": "== 0", "alv_graph_memory_retain": "== NULL",
+    "alv_graph_memory_bytes": "== 0",
     "alluvion_handler_alloc": "== ALV_INVALID_ARGUMENT", "alluvion_handler_free": "== ALV_OK",
     ("alluvion_torch_base_alloc", "block"): "== NULL", ("alluvion_torch_base_alloc", "size"): "!= NULL",
 }
@@ -44,6 +45,7 @@ AS_NULL = {
 VALUES = {
     "alv_ledger *": "ledger", "alv_ledger **": "&made.ledger",
     "alv_resource * stack": "paged", "alv_resource * keep_in": "hosted", "char * tag": '"a_tag"',
+    "alv_graph_memory *": "graph_memory", "alv_graph_memory **": "&made.graph_memory",
     "alv_reservation *": "reservation", "alv_reservation **": "&made.reservation", "fn observer": "observe_nothing", "size_t soft": "SIZE_MAX",
     "alv_sleeper *": "sleeper", "alv_sleeper **": "&made.sleeper", "alv_sleep_figures *": "&sleeping",
     "alv_machine *": "machine", "alv_resource *": "resource", "alv_stream *": "stream",
@@ -103,6 +105,7 @@ static struct {
     alv_imported *imported;
     alv_sleeper *sleeper;
     alv_reservation *reservation;
+    alv_graph_memory *graph_memory;
     alv_resource *stacks[2];
     alv_cuda_stream bare;
     void *block, *blocks[2];
@@ -121,6 +124,7 @@ static void *paged_block;
 static alv_resource *paged_too;
 static alv_resource *guarded;
 static alv_reservation *reservation;
+static alv_graph_memory *graph_memory;
 static alv_sleeper *sleeper;
 static alv_machine *exporter;
 static unsigned char message[ALV_MESSAGE_BYTES];
@@ -144,6 +148,7 @@ static void begin(void) {
     made.imported = (alv_imported *)(void *)place;
     made.sleeper = (alv_sleeper *)(void *)place;
     made.reservation = (alv_reservation *)(void *)place;
+    made.graph_memory = (alv_graph_memory *)(void *)place;
     made.stacks[0] = made.stacks[1] = (alv_resource *)(void *)place;
     made.bare = (alv_cuda_stream)(void *)place;
     made.block = made.blocks[0] = made.blocks[1] = place;
@@ -155,7 +160,7 @@ static void nothing_was_given(void) {
     EXPECT(is_null_or_untouched(made.machine) && is_null_or_untouched(made.resource) && is_null_or_untouched(made.stream) &&
            is_null_or_untouched(made.ledger) && is_null_or_untouched(made.bare) && is_null_or_untouched(made.block) &&
            is_null_or_untouched(made.shared) && is_null_or_untouched(made.imported) &&
-           is_null_or_untouched(made.reservation) && is_null_or_untouched(made.blocks[0]) && is_null_or_untouched(made.blocks[1]) &&
+           is_null_or_untouched(made.reservation) && is_null_or_untouched(made.graph_memory) && is_null_or_untouched(made.blocks[0]) && is_null_or_untouched(made.blocks[1]) &&
            is_null_or_untouched(made.sleeper) && is_null_or_untouched(made.stacks[0]) && is_null_or_untouched(made.stacks[1]));
 }
 
@@ -202,6 +207,10 @@ int main(int count, char **arguments) {
     OK(alv_allocate(paged_too, 4096, 0, NULL, &paged_block));
     guarded = stack("guard | cuda");
     OK(alv_reserve(resource, 4096, &reservation));
+    OK(alv_sim_begin_capture(machine, 0, alv_stream_handle(stream)));
+    OK(alv_capture(resource, alv_stream_handle(stream), &graph_memory));
+    OK(alv_sim_end_capture(machine, 0, alv_stream_handle(stream)));
+    OK(alv_graph_memory_end(graph_memory));
     OK(alv_sleep(paged, "a_tag", NULL, &sleeper));
     alv_sleep_figures sleeping = ALV_INIT(alv_sleep_figures);
     alv_message told = ALV_INIT(alv_message);
@@ -239,6 +248,7 @@ int main(int count, char **arguments) {
     alv_stream_release(stream);
     alv_sleeper_release(sleeper);
     alv_reservation_release(reservation);
+    alv_graph_memory_release(graph_memory);
     alv_deallocate(paged_too, paged_block, 4096, 0, NULL);
     alv_resource_release(paged_too);
     alv_resource_release(paged);

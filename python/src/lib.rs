@@ -24,6 +24,7 @@
 //! | `segments` | Who hears of the segments of a stack? |
 //! | `sleep` | What of a stack sleeps, and until when? |
 //! | `allowance` | What of a limit is set aside, and who hears that it is nearly used up? |
+//! | `graph_memory` | What of a stack belongs to a captured graph? |
 //! | `violation` | What has a guard found, and who hears of it? |
 //! | `stack` | What does a stack say of itself? |
 //! | `program` | How does Python run the program `alluvion`? |
@@ -56,6 +57,7 @@ mod ending;
 mod error;
 mod exploration;
 mod gpu;
+mod graph_memory;
 mod machine;
 mod metrics;
 mod pinned;
@@ -104,6 +106,8 @@ mod _alluvion {
         driver_version, gpu_attribute, gpu_count, gpu_current, gpu_error, gpu_name, gpu_set_current,
     };
     #[pymodule_export]
+    use crate::graph_memory::GraphMemory;
+    #[pymodule_export]
     use crate::machine::{current_device, device_count, memory_info, set_current_device};
     #[pymodule_export]
     use crate::metrics::metrics;
@@ -125,7 +129,7 @@ mod _alluvion {
     #[pymodule_export]
     use crate::share::{Shared, open_shared, share_figures, sharing_devices, sweep_shared};
     #[pymodule_export]
-    use crate::simulated::Simulated;
+    use crate::simulated::{SimGraph, Simulated};
     #[pymodule_export]
     use crate::sleep::Sleeper;
     #[pymodule_export]

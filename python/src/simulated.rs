@@ -1,16 +1,20 @@
 //! A simulated machine, as the Python package sees it.
 
+#![expect(unsafe_code, reason = "launches graphs that a program has captured")]
+
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use alluvion::Sim;
-use alluvion::driver::{Call, Code, DeviceAttribute};
-use alluvion::sim::{Access, Fault, Hazard, SimConfig};
+use alluvion::driver::{Call, CaptureMode, Code, DeviceAttribute, RawStream};
+use alluvion::sim::{Access, Fault, Hazard, SimConfig, SimDriver};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::argument::Bytes;
 use crate::error::{During, raise};
 use crate::exploration::Exploration;
+use crate::stream::StreamArgument;
 use crate::{current, machine, pinned};
 
 /// What a device may lack, by name.
@@ -201,6 +205,21 @@ impl Simulated {
         Ok(())
     }
 
+    /// Begins to capture what is submitted to a stream of a device, so that no other thread may do meanwhile what a capture forbids.
+    #[pyo3(signature = (stream, device=0))]
+    fn begin_capture(&self, stream: StreamArgument, device: u32) -> PyResult<()> {
+        let stream = RawStream(stream.handle().number());
+        self.sim.begin_capture(device, stream, CaptureMode::Global).map_err(refused)
+    }
+
+    /// Ends a capture on the stream that it was begun on, and returns the graph.
+    #[pyo3(signature = (stream, device=0))]
+    fn end_capture(&self, stream: StreamArgument, device: u32) -> PyResult<SimGraph> {
+        let stream = RawStream(stream.handle().number());
+        let graph = self.sim.end_capture(device, stream).map_err(refused)?;
+        Ok(SimGraph { graph: Some(graph), driver: Arc::clone(self.sim.sim_driver()) })
+    }
+
     fn __repr__(&self) -> String {
         format!("Simulated(devices={})", self.devices())
     }
@@ -213,6 +232,45 @@ impl Simulated {
             let _ = device.synchronize();
         }
     }
+}
+
+/// What a stream of a simulated machine has captured.
+#[pyclass(frozen, weakref, module = "alluvion")]
+pub(crate) struct SimGraph {
+    /// `None` in the destructor alone.
+    graph: Option<alluvion::sim::SimGraph>,
+    driver: Arc<SimDriver>,
+}
+
+#[pymethods]
+impl SimGraph {
+    /// Queues all of the graph on a stream. Whoever calls it promises that all memory that it uses is there.
+    #[pyo3(signature = (stream, device=0))]
+    fn launch(&self, py: Python<'_>, stream: StreamArgument, device: u32) -> PyResult<()> {
+        let Some(graph) = &self.graph else { return Ok(()) };
+        let stream = RawStream(stream.handle().number());
+        // SAFETY: who calls `launch` in Python promises it, by the method's text: as with every address that a program has there.
+        py.detach(|| unsafe { self.driver.launch_graph(device, stream, graph) }).map_err(refused)
+    }
+
+    /// The number of operations.
+    #[getter]
+    fn node_count(&self) -> usize {
+        self.graph.as_ref().map_or(0, alluvion::sim::SimGraph::node_count)
+    }
+}
+
+impl Drop for SimGraph {
+    fn drop(&mut self) {
+        if let Some(graph) = self.graph.take() {
+            // What was captured may be foreign. Attached already, or the interpreter is going.
+            let _ = Python::try_attach(|py| py.detach(move || drop(graph)));
+        }
+    }
+}
+
+fn refused(code: Code) -> PyErr {
+    PyRuntimeError::new_err(format!("the simulated driver has refused it: {code}"))
 }
 
 /// The configuration of a machine, of the arguments that say what it has.

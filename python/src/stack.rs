@@ -19,10 +19,12 @@ use crate::allowance::{self, Reservation};
 use crate::attached::attach;
 use crate::door;
 use crate::error::{During, exception, keep_raised, raise};
+use crate::graph_memory::GraphMemory;
 use crate::machine;
 use crate::resource::{DeviceMemoryResource, Owner, Tower, layers};
 use crate::segments;
 use crate::sleep::Sleeper;
+use crate::stream::StreamArgument;
 use crate::violation;
 
 /// A stack of resources: one made by a recipe, or that of another resource object.
@@ -314,6 +316,14 @@ impl Stack {
             None => Ok(false),
         });
         raise(py, merged, During::Other)
+    }
+
+    /// Opens memory for the graph that a stream captures: see `alluvion.Stack.capture`.
+    #[pyo3(name = "_capture")]
+    fn capture(slf: &Bound<'_, Self>, stream: StreamArgument) -> PyResult<GraphMemory> {
+        let (owner, py) = (owner_of(slf)?, slf.py());
+        let opened = py.detach(|| stream.handle().with(owner.device(), |stream| owner.capture(stream)));
+        raise(py, opened, During::Other).map(GraphMemory::of)
     }
 
     /// Puts the stack to sleep, or what carries a tag.

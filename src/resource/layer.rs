@@ -126,7 +126,7 @@ impl<'a> LayerBook<'a> {
         self.book.downcast_ref()
     }
 
-    fn of_layer<L: Layer>(self) -> Option<&'a L::Book> {
+    pub(crate) fn of_layer<L: Layer>(self) -> Option<&'a L::Book> {
         if L::NAME.is_some() && L::NAME != self.name {
             return None;
         }

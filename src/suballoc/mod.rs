@@ -41,6 +41,7 @@ mod status;
 
 pub use arena::{Arena, ArenaConfig};
 pub use binning::{Binning, BinningBuilder};
+pub(crate) use engine::ReservationId;
 pub use engine::SuballocBook;
 pub use fixed_size::{FixedSize, FixedSizeConfig};
 pub use growth::Growth;

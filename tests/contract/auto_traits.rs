@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::hash::RandomState;
 
 use alluvion::adaptor::*;
-use alluvion::compose::{PerDevice, PerDeviceError, StackSleeper};
+use alluvion::compose::{PerDevice, PerDeviceError, StackGraphMemory, StackSleeper};
 use alluvion::container::*;
 use alluvion::current::CurrentResources;
 use alluvion::device::*;
@@ -92,7 +92,7 @@ all!([DeviceBuffer, DeviceVec<f32>, DeviceScalar<u8>, RawParts<AnyResource>, Tra
 all!([CudarcMemory<f32>, DeviceVec<f32, CudarcMemory<f32>>, Returned<DeviceVec<f32>>] are [Send Sync] not [Clone]);
 all!([SavedFile, Saver] are [Send Sync] not [Clone]);
 all!([Asleep<'static, DeviceVec<f32>>] are [Send Sync] not [Clone]);
-all!([Sleeper<'static, Mapped>, StackSleeper, SleepRecord<'static>] are [Send Sync] not [Clone]);
+all!([Sleeper<'static, Mapped>, StackSleeper, StackGraphMemory, SleepRecord<'static>] are [Send Sync] not [Clone]);
 all!([SleepConfig<'static>, Kept<'static>] are [Send Sync Clone] not [Copy]);
 all!([SegmentHooks] are [Send Sync Clone] not [Copy]);
 all!([Tagged<'static>] are [Send Sync Copy]);

@@ -29,6 +29,7 @@ mod sleep;
 mod sleep_copies;
 mod sleep_meanwhile;
 mod snapshots;
+mod stack_graphs;
 mod stack_sleep;
 mod steals;
 mod suballocator_input;

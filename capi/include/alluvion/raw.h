@@ -91,6 +91,9 @@
 // What a handle of CUDA points to.
 typedef struct CUstream_st CUstream_st;
 
+// Memory of a stack that belongs to a captured graph.
+typedef struct alv_graph_memory alv_graph_memory;
+
 // Memory of another process, open in this one.
 typedef struct alv_imported alv_imported;
 
@@ -712,6 +715,38 @@ alv_status alv_metrics(const struct alv_resource *resource,
                        alv_write write,
                        void *user);
 
+// Opens memory for the graph that `stream` captures: call it right after the capture has begun. A graph has the addresses of its memory for
+// as long as it can be launched. Until `alv_graph_memory_end`, what is allocated from the stack on the stream comes from memory of the
+// graph, and what is freed there serves later work of the same graph, and nobody else. The outermost suballocator of the stack is a
+// `pool`, and no `binning` is over it; `ALV_UNSUPPORTED` for another. `ALV_INVALID_ARGUMENT` for a stream that does not capture.
+//
+// The caller keeps the memory beside the graph, gives it back by `alv_graph_memory_give_back` when the graph is gone, and releases the
+// handle. A handle that is released for good before leaves the memory with the graph for ever.
+ALV_MUST_USE
+alv_status alv_capture_raw(const struct alv_resource *stack,
+                           alv_cuda_stream stream,
+                           struct alv_graph_memory **out);
+
+// Ends the allocations for this graph: when the capture has ended, or is given up. The memory stays the graph's. `ALV_INVALID_ARGUMENT` if
+// it has ended before.
+alv_status alv_graph_memory_end(const struct alv_graph_memory *memory);
+
+// The bytes that a graph has of the pool; 0 once they are given back, and for null.
+size_t alv_graph_memory_bytes(const struct alv_graph_memory *memory);
+
+// Gives the memory back to the pool; `given_back`, which may be null, gets its bytes: 0 if that was done before. The graph is gone, with
+// all that can be launched of it, and none of its launches is running or queued: that is the caller's promise. `ALV_IN_USE` while a block of
+// it is out, and then nothing has changed.
+alv_status alv_graph_memory_give_back(const struct alv_graph_memory *memory,
+                                      size_t *given_back);
+
+// One more count of the memory of a graph, which it returns; null for null. From any thread.
+struct alv_graph_memory *alv_graph_memory_retain(struct alv_graph_memory *memory);
+
+// Takes a count of the memory of a graph; null is allowed. From any thread, but not from a host function of a stream, as
+// `alv_resource_release`.
+void alv_graph_memory_release(struct alv_graph_memory *memory);
+
 // The message of the calling thread's last failed call: valid until the next failing call of the thread, and `""` before the
 // first. A call that succeeds does not touch it, as with `errno`. Never null.
 const char *alv_last_error_message(void);
@@ -1217,6 +1252,15 @@ alv_status alv_sim_stream_create(const struct alv_machine *machine, int32_t devi
 
 // Destroys a stream of `alv_sim_stream_create`. Work that is on it goes on, and the next stream may get its handle.
 alv_status alv_sim_stream_destroy(const struct alv_machine *machine, int32_t device, alv_cuda_stream stream);
+
+// Begins to capture what is submitted to a stream of a simulated machine, as `cuStreamBeginCapture` does.
+alv_status alv_sim_begin_capture(const struct alv_machine *machine, int32_t device, alv_cuda_stream stream);
+
+// Ends a capture on the stream that it was begun on, launches the graph there once, waits for it, and lets go of it. All memory that it uses is
+// there.
+alv_status alv_sim_end_capture(const struct alv_machine *machine,
+                               int32_t device,
+                               alv_cuda_stream stream);
 
 // Takes all faults back that have not occurred.
 alv_status alv_sim_clear_faults(const struct alv_machine *machine);

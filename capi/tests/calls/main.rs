@@ -10,6 +10,7 @@
 mod allocation;
 mod allowance;
 mod figures;
+mod graph_memory;
 mod ledger;
 mod machines;
 mod many;

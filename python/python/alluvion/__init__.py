@@ -46,7 +46,7 @@ from alluvion._saved import restore, save, saved
 from alluvion._sharing import Shared, Sharing, open_shared, receive_shared, send_shared, sharing, sharing_figures, sweep_shared
 from alluvion._simulated import Access, Hazard, HazardError, Simulated, simulated
 from alluvion._snapshot import Snapshot
-from alluvion._stack import Block, Call, Crossing, Limit, Reservation, Sleeper, Stack, Statistics, TagStatistics, Violation, resource
+from alluvion._stack import Block, Call, Crossing, GraphMemory, Limit, Reservation, Sleeper, Stack, Statistics, TagStatistics, Violation, resource
 from alluvion._tag import current_tag, tag
 from alluvion._using import using
 
@@ -61,6 +61,7 @@ __all__ = [
     "DeviceBuffer",
     "DeviceView",
     "Event",
+    "GraphMemory",
     "Hazard",
     "HazardError",
     "Limit",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Iterable, Literal, NamedTuple, Self, cast
 
 from alluvion import _alluvion
-from alluvion._alluvion import DeviceBuffer, Reservation, Sleeper
+from alluvion._alluvion import DeviceBuffer, GraphMemory, Reservation, Sleeper
 from alluvion._snapshot import Snapshot
 from alluvion.errors import OutOfMemory
 
@@ -333,6 +333,35 @@ class Stack(_alluvion.Stack):
         """Gives memory that nobody uses back, down to `keep` bytes. Returns how many bytes went."""
         return self._trim_to(_alluvion.parse_bytes(keep))
 
+    def capture(self, stream: Any) -> GraphMemory:
+        """Opens memory for the graph that `stream` captures: call it right after the capture has begun.
+
+        A graph has the addresses of its memory for as long as it can be launched. Until the end of the `with` block, what is allocated from
+        the stack on a stream of the capture comes from memory of the graph, and what is freed there serves later work of the same graph, and
+        nobody else. The answer keeps that memory beside the graph; when the graph is gone, `release()` gives it back. One that is dropped
+        without leaves the memory with the graph for good. Of two suballocators the outer one is a `pool`, and no `binning` is over it.
+
+        >>> import alluvion
+        >>> with alluvion.simulated() as sim:
+        ...     stream = alluvion.Stream(flags=1)
+        ...     stack = alluvion.resource("stats | pool | cuda")
+        ...     output = alluvion.empty(1000, resource=stack, stream=stream)
+        ...     sim.begin_capture(stream)
+        ...     with stack.capture(stream) as memory:
+        ...         for _ in range(3):
+        ...             scratch = alluvion.empty(1000, resource=stack, stream=stream)
+        ...             output.copy_from_device(scratch, stream=stream)
+        ...             del scratch
+        ...         graph = sim.end_capture(stream)
+        ...     print(memory.reserved_bytes, graph.node_count)
+        ...     del graph
+        ...     print(memory.release())
+        ...     del output, memory, stack, stream
+        2097152 3
+        2097152
+        """
+        return self._capture(stream)
+
     def sleep(self, tag: str | None = None, *, keep: Literal["host", "nothing"] = "host") -> Sleeper:
         """Gives the memory of the stack back to the device, and keeps the addresses: of all blocks, or of those that carry a tag.
 
@@ -455,4 +484,4 @@ def resource(
     return Stack(recipe, device, over=over, on_out_of_memory=on_out_of_memory)
 
 
-__all__ = ["Block", "Call", "Counting", "Crossing", "Limit", "Reservation", "Stack", "Statistics", "TagStatistics", "Violation", "resource"]
+__all__ = ["Block", "Call", "Counting", "Crossing", "GraphMemory", "Limit", "Reservation", "Stack", "Statistics", "TagStatistics", "Violation", "resource"]

@@ -35,7 +35,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 pub use book::SuballocBook;
 use book::{Counters, Inner, Request};
 pub(super) use config::EngineConfig;
-pub(super) use graphs::ReservationId;
+pub(crate) use graphs::ReservationId;
 pub(super) use requester::Requester;
 pub(super) use resource_impl::resource_by_engine;
 use slow_path::Attempt;

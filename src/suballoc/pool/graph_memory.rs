@@ -146,7 +146,7 @@ impl<'p, U: Resource> GraphMemory<'p, U> {
         stream: StreamRef<'_>,
         shared: Option<ReservationId>,
     ) -> Result<Self, Error> {
-        let (reservation, capture) = pool.engine.open_session(stream, shared)?;
+        let (reservation, capture) = pool.engine.book().open_session(stream, shared)?;
         Ok(Self { pool, reservation, capture, id: ResourceId::unique(), is_released: false })
     }
 
@@ -197,7 +197,7 @@ impl<'p, U: Resource> GraphMemory<'p, U> {
     /// `DeviceMismatch` for a stream of another machine; as the driver says.
     pub fn follow<'l, 'e>(&self, later: impl OnStream<'l>, earlier: impl OnStream<'e>) -> Result<(), Error> {
         let (later, earlier) = (later.stream_ref(), earlier.stream_ref());
-        self.pool.engine.follow_in_session(self.reservation, self.capture, later, earlier)
+        self.pool.engine.book().follow_in_session(self.reservation, self.capture, later, earlier)
     }
 
     /// Ends the allocations for this graph: call it when the capture has ended, or is given up. The pool is free of the question
@@ -207,7 +207,7 @@ impl<'p, U: Resource> GraphMemory<'p, U> {
     ///
     /// `InvalidArgument` if it has ended before.
     pub fn end(&self) -> Result<(), Error> {
-        self.pool.engine.end_session(self.reservation, self.capture)
+        self.pool.engine.book().end_session(self.reservation, self.capture)
     }
 
     /// Opens the same memory for the graph that `stream` captures, too: both graphs use the same bytes, and the memory goes back
@@ -252,8 +252,12 @@ impl<'p, U: Resource> GraphMemory<'p, U> {
         }
         // It may have ended before.
         let _ = self.end();
+        let free = |block: DevicePtr, layout: Layout| {
+            // SAFETY: the block is live and of this pool, with this layout, and no work uses it, by the text of `release_reservation`.
+            unsafe { self.pool.engine.deallocate(block, layout, None) };
+        };
         // SAFETY: the caller's promise.
-        let bytes = unsafe { self.pool.engine.release_reservation(self.reservation) }?;
+        let bytes = unsafe { self.pool.engine.book().release_reservation(self.reservation, free) }?;
         self.is_released = true;
         Ok(bytes)
     }

@@ -20,30 +20,6 @@ const PAGE_UNITS: u64 = (2 << 20) / Layout::MIN_ALIGN as u64;
 const TURNS: usize = 8;
 
 impl<U: Resource> Engine<U> {
-    /// Opens a session for the capture of a stream, in a reservation of its own or in one that is shared.
-    pub(in crate::suballoc) fn open_session(
-        &self,
-        stream: StreamRef<'_>,
-        shared: Option<ReservationId>,
-    ) -> Result<(ReservationId, CaptureId), Error> {
-        self.book.require_same_process()?;
-        self.book.device.require(stream.device())?;
-        let capture = stream.capture_id()?.ok_or_else(|| {
-            Error::invalid_argument(
-                "memory for a stream that does not capture",
-                "it belongs to the graph that comes of a capture",
-                "begin the capture first",
-            )
-        })?;
-        let id = self.book.graphs.open(capture, shared, || {
-            let maximum_bytes = u32::MAX as usize * Layout::MIN_ALIGN;
-            let config = EngineConfig { maximum_bytes, checked: Some(false), ..EngineConfig::default() };
-            let text = Text::plain("memory of graphs");
-            SuballocBook::new(&self.book.device, config, 0, false, Kind::Graphs, text)
-        })?;
-        Ok((id, capture))
-    }
-
     /// Serves a request of a stream that takes part in a capture with a session. `None` for any other stream.
     #[cold]
     #[inline(never)]
@@ -144,19 +120,50 @@ impl<U: Resource> Engine<U> {
         }
         Err(Error::out_of_memory(request.layout.bytes()))
     }
+}
+
+fn require_part_of(stream: StreamRef<'_>, capture: CaptureId) -> Result<(), Error> {
+    let part = stream.capture_id()?;
+    if part.is_some_and(|part| part.number == capture.number) { Ok(()) } else { Err(not_of_the_capture()) }
+}
+
+impl SuballocBook {
+    /// Opens a session for the capture of a stream, in a reservation of its own or in one that is shared.
+    pub(crate) fn open_session(
+        &self,
+        stream: StreamRef<'_>,
+        shared: Option<ReservationId>,
+    ) -> Result<(ReservationId, CaptureId), Error> {
+        self.require_same_process()?;
+        self.device.require(stream.device())?;
+        let capture = stream.capture_id()?.ok_or_else(|| {
+            Error::invalid_argument(
+                "memory for a stream that does not capture",
+                "it belongs to the graph that comes of a capture",
+                "begin the capture first",
+            )
+        })?;
+        let id = self.graphs.open(capture, shared, || {
+            let maximum_bytes = u32::MAX as usize * Layout::MIN_ALIGN;
+            let config = EngineConfig { maximum_bytes, checked: Some(false), ..EngineConfig::default() };
+            let text = Text::plain("memory of graphs");
+            SuballocBook::new(&self.device, config, 0, false, Kind::Graphs, text)
+        })?;
+        Ok((id, capture))
+    }
 
     /// Orders `later` behind what is on `earlier`, within a capture.
-    pub(in crate::suballoc) fn follow_in_session(
+    pub(crate) fn follow_in_session(
         &self,
         id: ReservationId,
         capture: CaptureId,
         later: StreamRef<'_>,
         earlier: StreamRef<'_>,
     ) -> Result<(), Error> {
-        self.book.require_same_process()?;
+        self.require_same_process()?;
         // The other one may be of another device: a capture may have streams of several.
-        self.book.device.require_machine(later.device())?;
-        self.book.device.require_machine(earlier.device())?;
+        self.device.require_machine(later.device())?;
+        self.device.require_machine(earlier.device())?;
         require_part_of(earlier, capture)?;
         if later.kind() == StreamKind::Legacy
             || later.capture_id()?.is_some_and(|of| of.number != capture.number)
@@ -166,7 +173,7 @@ impl<U: Resource> Engine<U> {
         if later.id() == earlier.id() {
             return Ok(());
         }
-        let graphs = &self.book.graphs;
+        let graphs = &self.graphs;
         let earlier = graphs.enter(id, capture, earlier)?.1;
         let later = graphs.enter(id, capture, later)?.1;
         let event = later.as_ref().follow_branch(earlier.as_ref())?;
@@ -177,14 +184,7 @@ impl<U: Resource> Engine<U> {
         }
         Ok(())
     }
-}
 
-fn require_part_of(stream: StreamRef<'_>, capture: CaptureId) -> Result<(), Error> {
-    let part = stream.capture_id()?;
-    if part.is_some_and(|part| part.number == capture.number) { Ok(()) } else { Err(not_of_the_capture()) }
-}
-
-impl SuballocBook {
     /// Serves a branch of a capture: no driver call, and no wait.
     fn serve_branch(&self, request: &Request<'_>) -> Option<DevicePtr> {
         if let Some(block) = self.serve(request, &[]).or_else(|| self.serve_within_reach(request)) {

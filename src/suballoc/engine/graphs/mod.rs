@@ -42,7 +42,7 @@ use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
 /// The number of a reservation, never used twice by a suballocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::suballoc) struct ReservationId(u64);
+pub(crate) struct ReservationId(u64);
 
 /// One capture that allocates in a reservation.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ pub(super) struct Graphs {
 
 impl SuballocBook {
     /// The bytes of a reservation; none if it has been released.
-    pub(in crate::suballoc) fn reservation_bytes(&self, id: ReservationId) -> usize {
+    pub(crate) fn reservation_bytes(&self, id: ReservationId) -> usize {
         let Some(mut reservations) = self.graphs.reservations.lock_unless_forked() else { return 0 };
         let reservation = reservations.get(id);
         reservation.map_or(0, |it| it.blocks().map(|(_, layout)| layout.rounded_bytes()).sum())

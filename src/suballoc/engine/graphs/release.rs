@@ -2,23 +2,23 @@
 
 #![expect(unsafe_code, reason = "gives the memory of graphs that are gone back to its suballocator")]
 
-use super::super::Engine;
+use super::super::SuballocBook;
 use super::{Graphs, Reservation, ReservationId, over, released};
 use crate::driver::CaptureId;
 use crate::error::Error;
-use crate::resource::Resource;
+use crate::resource::{DevicePtr, Layout};
 use crate::stream::{Epoch, Frontier};
 
-impl<U: Resource> Engine<U> {
+impl SuballocBook {
     /// Ends a session: its capture allocates no more here. What it has freed may serve the next capture that shares the
     /// reservation, from its beginning.
-    pub(in crate::suballoc) fn end_session(
+    pub(crate) fn end_session(
         &self,
         id: ReservationId,
         capture: CaptureId,
     ) -> Result<(), Error> {
-        self.book.require_same_process()?;
-        let graphs = &self.book.graphs;
+        self.require_same_process()?;
+        let graphs = &self.graphs;
         let (book, branches, events) = {
             let mut guard = graphs.reservations.lock();
             let reservations = &mut *guard;
@@ -43,21 +43,26 @@ impl<U: Resource> Engine<U> {
         Ok(())
     }
 
-    /// Releases the part of one handle, whose session has ended. With the last one the memory goes back; the call waits, on the
-    /// host, for the work behind which blocks were freed outside of their captures. Returns the bytes that went back.
+    /// Releases the part of one handle, whose session has ended. With the last one the memory goes back, by `free`, which frees a block of
+    /// the suballocator that no work uses any more; the call waits, on the host, for the work behind which blocks were freed outside of
+    /// their captures. Returns the bytes that went back.
     ///
     /// # Safety
     ///
     /// The graph of this handle is gone, with all that can be launched of it, and no launch of it is running or queued.
-    pub(in crate::suballoc) unsafe fn release_reservation(&self, id: ReservationId) -> Result<usize, Error> {
-        self.book.require_same_process()?;
-        let graphs = &self.book.graphs;
+    pub(crate) unsafe fn release_reservation(
+        &self,
+        id: ReservationId,
+        free: impl Fn(DevicePtr, Layout),
+    ) -> Result<usize, Error> {
+        self.require_same_process()?;
+        let graphs = &self.graphs;
         let mut waited = Frontier::quiescent();
         let gone = loop {
             match graphs.give_up(id, &waited)? {
                 GivenUp::Last(reservation) => break reservation,
                 GivenUp::Behind(behind) => {
-                    self.book.device.machine().wait_quiescent(&behind)?;
+                    self.device.machine().wait_quiescent(&behind)?;
                     waited = behind;
                 }
                 GivenUp::Shared => return Ok(0),
@@ -66,21 +71,20 @@ impl<U: Resource> Engine<U> {
         let mut bytes = 0;
         for &(block, layout) in &gone.parked {
             bytes += layout.rounded_bytes();
-            self.book.withdraw(block, layout, None);
+            self.withdraw(block, layout, None);
             // It has left the ledger when it was freed, and all that ran before that is over.
-            if let Some(want) = self.book.want(layout)
-                && !self.book.put(want, block, None)
+            if let Some(want) = self.want(layout)
+                && !self.put(want, block, None)
             {
-                self.book.take_back(want, block, None);
+                self.take_back(want, block, None);
             }
         }
         for &(block, layout) in &gone.segments {
             bytes += layout.rounded_bytes();
-            // SAFETY:
-            // - the block came from this suballocator, with this layout, and has not been freed: it was in the reservation.
-            // - every use of it is over: no block in it is out; the graphs that used it are gone and their launches over, as each
-            //   handle's owner has promised; and the work behind which a block was freed elsewhere has been waited for.
-            unsafe { self.deallocate(block, layout, None) };
+            // It came from this suballocator, with this layout, and has not been freed: it was in the reservation. Every use of it is over:
+            // no block in it is out; the graphs that used it are gone and their launches over, as each handle's owner has promised; and the
+            // work behind which a block was freed elsewhere has been waited for.
+            free(block, layout);
         }
         Ok(bytes)
     }
