@@ -191,7 +191,8 @@ pub unsafe extern "C" fn alv_trim(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_defragment(resource: *const ResourceHandle) -> Status {
     boundary::call(|| {
-        let defragment = |resource: &AnyResource| suballocator(resource, "memory to defragment")?.defragment();
+        let defragment =
+            |resource: &AnyResource| suballocator(resource, "memory to defragment")?.defragment();
         // SAFETY: the contract of pointers.
         unsafe { with(resource, defragment) }
     })
@@ -279,9 +280,8 @@ unsafe fn counted(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_status_of(resource: *const ResourceHandle, out: *mut PoolStatus) -> Status {
     boundary::call(|| {
-        let figures = |resource: &AnyResource| {
-            Ok(suballocator(resource, "figures of a suballocator")?.status())
-        };
+        let figures =
+            |resource: &AnyResource| Ok(suballocator(resource, "figures of a suballocator")?.status());
         // SAFETY: the contract of pointers.
         let status = unsafe { with(resource, figures) }?;
         // SAFETY: the contract of pointers.

@@ -87,7 +87,9 @@ pub unsafe extern "C" fn alv_graph_memory_give_back(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_graph_memory_retain(memory: *mut GraphMemoryHandle) -> *mut GraphMemoryHandle {
     // SAFETY: the contract of pointers.
-    boundary::unanswered("alv_graph_memory_retain", std::ptr::null_mut(), || unsafe { handle::retain(memory) })
+    boundary::unanswered("alv_graph_memory_retain", std::ptr::null_mut(), || unsafe {
+        handle::retain(memory)
+    })
 }
 
 /// Takes a count of the memory of a graph; null is allowed. From any thread, but not from a host function of a stream, as

@@ -168,7 +168,8 @@ pub unsafe extern "C" fn alv_sim_begin_capture(
     boundary::call(|| {
         let machine = lend!(machine);
         let (sim, ordinal) = (machine.sim()?, machine.device(device)?.ordinal());
-        let begun = sim.begin_capture(ordinal, RawStream(stream.expose_provenance() as u64), CaptureMode::Global);
+        let begun =
+            sim.begin_capture(ordinal, RawStream(stream.expose_provenance() as u64), CaptureMode::Global);
         begun.map_err(|code| no_capture("the beginning of a capture", code))
     })
 }

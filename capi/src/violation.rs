@@ -93,10 +93,9 @@ unsafe fn tell(each: Each, user: *mut c_void, found: &Trespass) -> c_int {
 ///
 /// The contract of pointers.
 unsafe fn book<'a>(resource: *const ResourceHandle) -> Result<&'a GuardBook, Error> {
-    lend!(resource)
-        .get()
-        .find::<Guard>()
-        .ok_or_else(|| Error::unsupported("a guard", "the stack has no such layer", "name `guard` in the recipe"))
+    lend!(resource).get().find::<Guard>().ok_or_else(|| {
+        Error::unsupported("a guard", "the stack has no such layer", "name `guard` in the recipe")
+    })
 }
 
 /// Calls `each` with what the outermost layer `guard` has found, the first first and at most 1024, until it answers another number than 0.

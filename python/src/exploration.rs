@@ -45,7 +45,9 @@ impl Exploration {
             None => Schedules::new(config),
             Some(text) => {
                 let schedule: Schedule = text.parse().map_err(|_| {
-                    PyValueError::new_err(format!("a schedule is numbers with dots between them, and not {text:?}"))
+                    PyValueError::new_err(format!(
+                        "a schedule is numbers with dots between them, and not {text:?}"
+                    ))
                 })?;
                 Schedules::of_schedule(config, &schedule)
             }

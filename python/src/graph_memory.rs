@@ -36,9 +36,9 @@ impl GraphMemory {
         let followed = py.detach(|| {
             let Some(memory) = &self.memory else { return Ok(()) };
             let device = memory.stack().device();
-            later.handle().with(device, |later| {
-                earlier.handle().with(device, |earlier| memory.follow(later, earlier))
-            })
+            later
+                .handle()
+                .with(device, |later| earlier.handle().with(device, |earlier| memory.follow(later, earlier)))
         });
         raise(py, followed, During::Other)
     }
@@ -86,7 +86,9 @@ impl GraphMemory {
     }
 
     fn __reduce__(&self) -> PyResult<()> {
-        Err(PyRuntimeError::new_err("a GraphMemory cannot be pickled or copied: it is memory of this process"))
+        Err(PyRuntimeError::new_err(
+            "a GraphMemory cannot be pickled or copied: it is memory of this process",
+        ))
     }
 }
 

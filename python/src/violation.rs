@@ -11,7 +11,8 @@ use crate::attached::attach;
 
 /// A finding for Python: the address, bytes, tag and stream of the block, a line for people, the kind, the offset of the first wrong byte, and
 /// how many are wrong.
-pub(crate) type Row = (u64, usize, String, Option<String>, String, &'static str, Option<isize>, Option<usize>);
+pub(crate) type Row =
+    (u64, usize, String, Option<String>, String, &'static str, Option<isize>, Option<usize>);
 
 /// What the outermost `guard` layer of a stack has found, all pending checks made; `None` without one.
 pub(crate) fn rows(stack: &AnyResource) -> Result<Option<Vec<Row>>, Error> {

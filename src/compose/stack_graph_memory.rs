@@ -65,7 +65,12 @@ impl AnyResource {
     /// `Unsupported` for a stack whose outermost suballocator is no pool; else as there.
     pub fn capture<'s>(&self, stream: impl OnStream<'s>) -> Result<StackGraphMemory, Error> {
         let (reservation, capture) = pool_of(self)?.1.open_session(stream.stream_ref(), None)?;
-        Ok(StackGraphMemory { stack: self.clone(), reservation, capture, is_released: AtomicBool::new(false) })
+        Ok(StackGraphMemory {
+            stack: self.clone(),
+            reservation,
+            capture,
+            is_released: AtomicBool::new(false),
+        })
     }
 }
 

@@ -11,7 +11,8 @@ fn rig(recipe: &str) -> (Sim, AnyResource, Stream) {
     let sim = Sim::new();
     let device = sim.device(0);
     let recipe: Recipe = recipe.parse().expect("it is a recipe");
-    let (stack, stream) = (recipe.build(&device).expect("it can be built"), device.stream().expect("as before"));
+    let (stack, stream) =
+        (recipe.build(&device).expect("it can be built"), device.stream().expect("as before"));
     (sim, stack, stream)
 }
 
@@ -21,7 +22,8 @@ fn graph_bytes(stack: &AnyResource) -> usize {
 
 #[test]
 fn it_serves_the_graph_through_layers_that_watch() {
-    let (sim, stack, stream) = rig("logging(file=\"/dev/null\") | stats | tracking | limiting(64MiB) | pool | cuda");
+    let (sim, stack, stream) =
+        rig("logging(file=\"/dev/null\") | stats | tracking | limiting(64MiB) | pool | cuda");
     sim.begin_capture(0, stream.raw(), CaptureMode::Global).expect("it can capture");
     let memory = stack.capture(&stream).expect("there is a pool");
     let block = DeviceVec::filled_in(1000, 7_u8, &stream, &stack).expect("there is memory");

@@ -15,14 +15,7 @@ fn allocate_many(
     let mut blocks = vec![std::ptr::dangling_mut::<c_void>(); sizes.len()];
     // SAFETY: a live resource, the default stream, and arrays of one length.
     let status = unsafe {
-        alv_allocate_many_raw(
-            resource,
-            sizes.as_ptr(),
-            sizes.len(),
-            align,
-            null_mut(),
-            blocks.as_mut_ptr(),
-        )
+        alv_allocate_many_raw(resource, sizes.as_ptr(), sizes.len(), align, null_mut(), blocks.as_mut_ptr())
     };
     (status, blocks)
 }
@@ -30,14 +23,7 @@ fn allocate_many(
 fn free_many(resource: *const ResourceHandle, blocks: &[*mut c_void], sizes: &[usize], align: usize) {
     // SAFETY: blocks of the resource with these sizes, which nothing uses, or what it refuses.
     unsafe {
-        alv_deallocate_many_raw(
-            resource,
-            blocks.as_ptr(),
-            sizes.as_ptr(),
-            sizes.len(),
-            align,
-            null_mut(),
-        );
+        alv_deallocate_many_raw(resource, blocks.as_ptr(), sizes.as_ptr(), sizes.len(), align, null_mut());
     };
 }
 

@@ -135,7 +135,11 @@ fn one_block_sleeps_and_wakes_and_may_be_freed_asleep() {
     let (status, sleeper) = sleep_block(first, host.cast_const());
     assert_eq!((status, figures(sleeper)), (ALV_OK, (1, 3 << 20, 3 << 20, 1)));
     assert_eq!(sleep_block(first, null()).0, ALV_INVALID_ARGUMENT, "it sleeps");
-    assert_eq!(sleep_block(first.wrapping_byte_add(256), null()).0, ALV_INVALID_ARGUMENT, "no block begins there");
+    assert_eq!(
+        sleep_block(first.wrapping_byte_add(256), null()).0,
+        ALV_INVALID_ARGUMENT,
+        "no block begins there"
+    );
     assert_eq!(sleep_block(second, stack.cast_const()).0, ALV_INVALID_ARGUMENT, "the host does not reach it");
     assert_eq!(wake(sleeper), ALV_OK);
     let mut back = 0_u8;

@@ -16,8 +16,8 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 
 use super::{Owner, Tower};
 use crate::error::{During, raise};
-use crate::{argument, machine};
 use crate::stream::StreamArgument;
+use crate::{argument, machine};
 
 /// A source of memory of a device: what every class of `rmm.mr` derives from.
 #[pyclass(subclass, frozen, weakref, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
@@ -157,13 +157,7 @@ impl DeviceMemoryResource {
         signature = (nbytes, stream=StreamArgument::Missing, *, align=0),
         text_signature = "($self, nbytes, stream=..., *, align=0)"
     )]
-    fn allocate(
-        &self,
-        py: Python<'_>,
-        nbytes: usize,
-        stream: StreamArgument,
-        align: usize,
-    ) -> PyResult<u64> {
+    fn allocate(&self, py: Python<'_>, nbytes: usize, stream: StreamArgument, align: usize) -> PyResult<u64> {
         let owner = self.owner(py)?;
         let allocated = argument::layout(nbytes, align).and_then(|layout| {
             let block = owner.allocate_attached(py, layout, stream.handle())?;

@@ -12,11 +12,7 @@ use crate::stream::{Epoch, Frontier};
 impl SuballocBook {
     /// Ends a session: its capture allocates no more here. What it has freed may serve the next capture that shares the
     /// reservation, from its beginning.
-    pub(crate) fn end_session(
-        &self,
-        id: ReservationId,
-        capture: CaptureId,
-    ) -> Result<(), Error> {
+    pub(crate) fn end_session(&self, id: ReservationId, capture: CaptureId) -> Result<(), Error> {
         self.require_same_process()?;
         let graphs = &self.graphs;
         let (book, branches, events) = {
