@@ -29,10 +29,18 @@ def stacks() -> None:
         assert_type(current.stats().current_bytes, int)
         for found in current.violations():
             assert_type(found.address, int)
+            assert_type(found.offset, int | None)
     with alluvion.using(alluvion.per_device("pool | cuda")) as each:
         assert_type(each[0], alluvion.Stack)
     limit = stack.limit()
     limit.bytes  # type: ignore[union-attr]
+    assert_type(stack.allocate_many(["1 KiB", 100]), list[alluvion.DeviceBuffer])
+    with stack.reserve("1 KiB") as reservation:
+        assert_type(reservation.bytes, int)
+    stack.on_soft_limit(lambda crossing: print(crossing.used_bytes), soft="1 KiB")
+    with stack.capture(alluvion.Stream()) as memory:
+        assert_type(memory.release(), int)
+    stack.on_soft_limit(7)  # type: ignore[arg-type]
     stack.allocate("1 KiB")  # type: ignore[arg-type]
     alluvion.nothing_like_it  # type: ignore[attr-defined]
 
@@ -57,6 +65,8 @@ def simulated() -> None:
         assert_type(sim, alluvion.Simulated)
         assert_type(sim.leaks(), list[alluvion.Hazard])
     assert_type(alluvion.get_include(), str)
+    assert_type(alluvion.testing.explore(print).complete, bool)
+    assert_type(alluvion.Stream().record(), alluvion.Event)
     assert_type(alluvion.testing.explore_seeds(lambda machine: machine.hazards(), seeds=3), int)
 
 
