@@ -53,17 +53,18 @@ pub unsafe extern "C" fn alv_allocate_many_raw(
         let sizes = unsafe { array("sizes", sizes, count) }?;
         let layouts: Vec<Layout> =
             sizes.iter().map(|&bytes| layout(bytes, align)).collect::<Result<_, Error>>()?;
-        if layouts.iter().all(|layout| layout.is_empty()) {
+        // What is null is not asked for, as by `alv_allocate`: a log would have a row of it, and none of its free.
+        let (places, layouts): (Vec<usize>, Vec<Layout>) =
+            layouts.into_iter().enumerate().filter(|(_, layout)| !layout.is_empty()).unzip();
+        if layouts.is_empty() {
             return Ok(());
         }
         let allocate = |stream: StreamRef<'_>| resource.get().allocate_many(&layouts, stream);
         // SAFETY: a live stream of the device, by the function's text.
         let made = unsafe { stream::with(resource.device(), stream, allocate) }?;
-        for (place, (&block, layout)) in made.iter().zip(&layouts).enumerate() {
-            if !layout.is_empty() {
-                // SAFETY: as above.
-                unsafe { blocks.wrapping_add(place).write(pointer(block)) };
-            }
+        for (place, block) in places.into_iter().zip(made) {
+            // SAFETY: as above.
+            unsafe { blocks.wrapping_add(place).write(pointer(block)) };
         }
         Ok(())
     })

@@ -48,6 +48,23 @@ fn each_size_has_a_block_and_no_bytes_are_null() {
     release(resource);
 }
 
+/// As by one request after the other: a log has a free for each allocation.
+#[test]
+fn no_bytes_are_not_asked_for() {
+    let sim = Sim::new(1);
+    let path = format!("{}/no-bytes-among-many-{}.csv", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    let resource = sim.recipe(&format!("logging({path:?}) | cuda-async"));
+    let sizes = [1000, 0, 2000];
+    let (status, blocks) = allocate_many(resource, &sizes, 0);
+    assert_eq!(status, ALV_OK);
+    free_many(resource, &blocks, &sizes, 0);
+    release(resource);
+    let log = std::fs::read_to_string(&path).expect("the log is written");
+    let _ = std::fs::remove_file(&path);
+    let rows = |action: &str| log.lines().filter(|row| row.contains(action)).count();
+    assert_eq!((rows(",allocate,"), rows(",free,")), (2, 2), "{log}");
+}
+
 #[test]
 fn one_that_fails_leaves_none() {
     let sim = Sim::new(1);
