@@ -21,7 +21,15 @@ pub(crate) struct WholeFile {
 }
 
 impl WholeFile {
+    /// Refuses a place that has something else than a file, such as a device: it would be gone, for every program.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
+        // A link is replaced itself, and one to a device is as good as the device.
+        if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "what is there is no file: a folder, a device, a pipe or a socket is not replaced",
+            ));
+        }
         let (beside, file) = file_beside(path)?;
         Ok(Self { file, beside, path: path.to_owned(), process: std::process::id(), is_finished: false })
     }
@@ -100,6 +108,23 @@ mod tests {
         whole.file().write_all(b"whole").expect("there is room");
         whole.finish().expect("it can be replaced");
         assert_eq!(fs::read(&path).expect("it is there"), b"whole");
+        fs::remove_dir_all(&folder).expect("it is this test's");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_file_is_not_replaced() {
+        use std::os::unix::fs::{FileTypeExt, symlink};
+
+        let folder = folder("whole-file-sockets");
+        let (socket, link) = (folder.join("socket"), folder.join("link"));
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("there is room");
+        symlink(&socket, &link).expect("there is room");
+        for path in [&socket, &link, &folder] {
+            assert_eq!(WholeFile::create(path).expect_err("no file").kind(), io::ErrorKind::InvalidInput);
+        }
+        assert!(fs::metadata(&link).expect("it is there").file_type().is_socket());
+        assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 2, "nothing is left beside it");
         fs::remove_dir_all(&folder).expect("it is this test's");
     }
 
