@@ -103,6 +103,19 @@ def test_a_program_that_changes_its_mind_is_noticed():
         testing.explore(changes)
 
 
+def test_a_program_that_has_fewer_choices_than_before_is_noticed():
+    turns = []
+
+    def less(sim):
+        turns.append(None)
+        if len(turns) == 1:
+            copies([Stream(flags=1) for _ in range(2)], False)
+            sim.take_hazards()
+
+    with pytest.raises(RuntimeError, match="not deterministic: under schedule -"):
+        testing.explore(less)
+
+
 def test_a_schedule_and_a_machine_that_cannot_be():
     with pytest.raises(ValueError, match="a schedule is numbers"):
         testing.replay(print, "one.two")

@@ -82,7 +82,7 @@ impl Exploration {
         let driver = self.now.take()?;
         let machine = driver.shared.machine.lock();
         let Scheduler::Scripted(scripted) = &machine.scheduler else { return None };
-        let (made, is_deterministic) = (scripted.made.clone(), !scripted.diverged);
+        let (made, is_deterministic) = (scripted.made.clone(), !scripted.has_diverged());
         drop(machine);
         let schedule = Schedule(made.iter().map(|choice| choice.taken).collect());
         if !self.is_replay {

@@ -150,8 +150,8 @@ pub(super) struct Choice {
 pub(super) struct Scripted {
     script: Vec<Choice>,
     pub(super) made: Vec<Choice>,
-    /// Set when the choices of the program do not match the script.
-    pub(super) diverged: bool,
+    /// Set when a choice of the program does not match the script.
+    diverged: bool,
     /// The queries that were put off, and the number of submissions at that time.
     put_off: (u64, Vec<LaneClock>),
 }
@@ -159,6 +159,12 @@ pub(super) struct Scripted {
 impl Scripted {
     pub(super) fn new(script: Vec<Choice>) -> Self {
         Self { script, made: Vec::new(), diverged: false, put_off: (0, Vec::new()) }
+    }
+
+    /// Returns `true` if the choices of a program that has run do not match the script, or are fewer. What a schedule of text has too many
+    /// is nothing that the program had before.
+    pub(super) fn has_diverged(&self) -> bool {
+        self.diverged || self.script.iter().skip(self.made.len()).any(|choice| choice.options.is_some())
     }
 
     /// Chooses one of `options`. One option is no choice.
@@ -213,7 +219,7 @@ mod tests {
             for _ in 0..depth {
                 scripted.choose(width);
             }
-            assert!(!scripted.diverged);
+            assert!(!scripted.has_diverged());
             all.push(scripted.made.iter().map(|choice| choice.taken).collect());
             match next_script(scripted.made) {
                 Some(next) => script = next,
@@ -235,7 +241,15 @@ mod tests {
     fn a_program_that_changes_its_mind_is_noticed() {
         let mut scripted = Scripted::new(vec![Choice { taken: 1, options: Some(3) }]);
         scripted.choose(2);
-        assert!(scripted.diverged);
+        assert!(scripted.has_diverged());
+        let known = Choice { taken: 1, options: Some(2) };
+        let mut scripted = Scripted::new(vec![known, known]);
+        scripted.choose(2);
+        assert!(scripted.has_diverged(), "it had two choices before");
+        scripted.choose(2);
+        assert!(!scripted.has_diverged());
+        let of_text = Scripted::new(vec![Choice { taken: 1, options: None }]);
+        assert!(!of_text.has_diverged());
     }
 
     #[test]
