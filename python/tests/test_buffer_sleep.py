@@ -10,6 +10,7 @@ import pytest
 
 import alluvion
 from alluvion import DeviceBuffer, Stream, errors
+from alluvion._alluvion import copy_device_to_ptr
 
 MIB = 1 << 20
 CONTENTS = bytes(range(256)) * 8192
@@ -198,3 +199,20 @@ def test_threads_put_one_to_sleep_and_wake_it(stack):
     assert not wrong and weights.ptr == address and weights.tobytes() == CONTENTS
     assert (numpy.frombuffer(weights.tobytes(), "u1")[:256] == numpy.arange(256)).all()
     del weights
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_work_of_the_stream_that_it_was_given_is_waited_for(seed):
+    with alluvion.simulated(seed=seed) as sim:
+        stack = alluvion.resource("pool | mapped")
+        first, second = Stream(flags=1), Stream(flags=1)
+        source = DeviceBuffer.to_device(CONTENTS)
+        weights = alluvion.empty(len(CONTENTS), resource=stack, stream=first)
+        weights.resize(len(CONTENTS), stream=second)
+        # What a kernel does that is launched on the stream of the buffer.
+        copy_device_to_ptr(source.ptr, weights.ptr, len(CONTENTS), stream=second)
+        weights.sleep()
+        weights.wake()
+        assert weights.tobytes() == CONTENTS and not sim.hazards()
+        del weights, source, stack
+        gc.collect()

@@ -43,7 +43,7 @@ pub(super) fn refuse(py: Python<'_>) -> PyErr {
 impl DeviceBuffer {
     /// Gives the memory back and keeps the address, and with `keeps` the contents, in pinned memory of the host.
     pub(super) fn fall_asleep(&self, py: Python<'_>, keeps: bool) -> PyResult<()> {
-        let memory = {
+        let (memory, stream) = {
             let mut state = self.state();
             if state.asleep.is_some() {
                 drop(state);
@@ -54,7 +54,7 @@ impl DeviceBuffer {
                 Ok(memory) => {
                     let (address, capacity) = (memory.address(), memory.bytes());
                     state.asleep = Some(Asleep { address, capacity, held: None });
-                    memory
+                    (memory, Arc::clone(&state.stream))
                 }
                 Err(shared) => {
                     state.memory = Some(shared);
@@ -65,7 +65,12 @@ impl DeviceBuffer {
                 }
             }
         };
-        let slept = py.detach(|| put_to_sleep(&memory, keeps));
+        let slept = py.detach(|| {
+            let slept = put_to_sleep(&memory, &stream, keeps);
+            // The buffer has the handle still, and nobody gives it another stream while it sleeps.
+            drop(stream);
+            slept
+        });
         let mut state = self.state();
         match slept {
             Ok(sleeper) => {
@@ -110,8 +115,13 @@ impl DeviceBuffer {
     }
 }
 
-/// Puts the block of a buffer to sleep, of which nobody else has a handle.
-fn put_to_sleep(memory: &Memory, keeps: bool) -> Result<StackSleeper, Error> {
+/// Puts the block of a buffer on `stream` to sleep, of which nobody else has a handle.
+fn put_to_sleep(memory: &Memory, stream: &StreamHandle, keeps: bool) -> Result<StackSleeper, Error> {
+    // A resize may have given the buffer another stream than its block has.
+    stream.with(memory.device(), |own| {
+        memory.used_on(own);
+        Ok(())
+    })?;
     let Some((block, uses)) = memory.block_and_uses()? else {
         return Err(Error::unsupported(
             "sleep of memory that another library or another process lent",
@@ -126,7 +136,8 @@ fn put_to_sleep(memory: &Memory, keeps: bool) -> Result<StackSleeper, Error> {
     }
     // SAFETY:
     // - the block is live and of its owner, as `Block` says.
-    // - every use of it by this library is in the frontier: of its own stream up to now, and those that were noted. Uses by others, who
-    //   have the address, and work until it is awake: who calls `sleep` in Python promises that there are none, by the method's text.
+    // - every use of it by this library is in the frontier: of its own stream and the buffer's up to now, and those that were noted. Uses
+    //   by others, who have the address, and work until it is awake: who calls `sleep` in Python promises that there are none, by the
+    //   method's text.
     unsafe { owner.sleep_block(address, &uses, config) }
 }
