@@ -102,7 +102,11 @@ mod tests {
         begun.file().write_all(b"half").expect("there is room");
         assert_eq!(fs::read(&path).expect("it is there"), b"the old one");
         drop(begun);
-        assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 1, "what was not finished is removed");
+        assert_eq!(
+            fs::read_dir(&folder).expect("it is there").count(),
+            1,
+            "what was not finished is removed"
+        );
         let mut whole = WholeFile::create(&path).expect("there is room");
         assert_eq!(whole.path(), path);
         whole.file().write_all(b"whole").expect("there is room");

@@ -105,7 +105,8 @@ mod tests {
                 assert_ne!(Checksum::of(&damaged), whole, "bit {bit} of byte {at}");
             }
         }
-        let sums: std::collections::HashSet<u64> = (0..300).map(|zeros| Checksum::of(&vec![0; zeros])).collect();
+        let sums: std::collections::HashSet<u64> =
+            (0..300).map(|zeros| Checksum::of(&vec![0; zeros])).collect();
         assert_eq!(sums.len(), 300);
         for (one, other) in [(0, 8), (0, 64), (8, 72)] {
             let mut exchanged = content.clone();

@@ -62,7 +62,8 @@ impl Header {
         let number = |at: usize| number(header, at);
         if header[..8] != MAGIC {
             let is_begun = header.iter().all(|&byte| byte == 0);
-            let why = if is_begun { "it was begun and never finished" } else { "it is no file of saved blocks" };
+            let why =
+                if is_begun { "it was begun and never finished" } else { "it is no file of saved blocks" };
             return Err(why.to_owned());
         }
         if number(SUMMED) != Checksum::of(&header[..SUMMED]) {
@@ -74,7 +75,9 @@ impl Header {
         let read = Self { table: number(16), table_bytes: number(24), table_sum: number(32) };
         match read.table.checked_add(read.table_bytes) {
             Some(end) if end == file_bytes => Ok(read),
-            Some(end) if end > file_bytes => Err(format!("it is cut short: {file_bytes} of {end} bytes are there")),
+            Some(end) if end > file_bytes => {
+                Err(format!("it is cut short: {file_bytes} of {end} bytes are there"))
+            }
             _ => Err(format!("it has {file_bytes} bytes, more than it was written with")),
         }
     }
@@ -124,9 +127,11 @@ mod tests {
     use super::*;
 
     fn written() -> (Header, Vec<u8>) {
-        let row = |name: &str, offset, bytes| Row { name: name.to_owned(), offset, bytes, sum: offset ^ bytes };
+        let row =
+            |name: &str, offset, bytes| Row { name: name.to_owned(), offset, bytes, sum: offset ^ bytes };
         let table = encode_table(&[row("weights", 4096, 100), row("", 8192, 0), row("gewürze", 8192, 4096)]);
-        let header = Header { table: 12_288, table_bytes: table.len() as u64, table_sum: Checksum::of(&table) };
+        let header =
+            Header { table: 12_288, table_bytes: table.len() as u64, table_sum: Checksum::of(&table) };
         (header, table)
     }
 
@@ -160,7 +165,10 @@ mod tests {
         let (header, _) = written();
         let end = header.table + header.table_bytes;
         let why = |bytes: [u8; HEADER_BYTES], file_bytes| Header::decode(&bytes, file_bytes).unwrap_err();
-        assert_eq!(why(header.encode(), end - 1), format!("it is cut short: {} of {end} bytes are there", end - 1));
+        assert_eq!(
+            why(header.encode(), end - 1),
+            format!("it is cut short: {} of {end} bytes are there", end - 1)
+        );
         assert!(why(header.encode(), end + 1).contains("more than it was written with"));
         assert_eq!(why([0; HEADER_BYTES], end), "it was begun and never finished");
         assert_eq!(why([7; HEADER_BYTES], end), "it is no file of saved blocks");
@@ -177,11 +185,13 @@ mod tests {
     #[test]
     fn rows_that_make_no_sense_are_refused() {
         let refused = |table: &[u8]| {
-            let header = Header { table: 8192, table_bytes: table.len() as u64, table_sum: Checksum::of(table) };
+            let header =
+                Header { table: 8192, table_bytes: table.len() as u64, table_sum: Checksum::of(table) };
             decode_table(table, header).unwrap_err()
         };
         let row = |offset: u64, bytes: u64, name_bytes: u64, name: &[u8]| {
-            let mut row: Vec<u8> = [offset, bytes, 0, name_bytes].iter().flat_map(|number| number.to_le_bytes()).collect();
+            let mut row: Vec<u8> =
+                [offset, bytes, 0, name_bytes].iter().flat_map(|number| number.to_le_bytes()).collect();
             row.extend(name);
             row
         };

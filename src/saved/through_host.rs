@@ -1,8 +1,8 @@
 //! Copies between a device and a file, by way of two buffers of pinned memory: one is copied while the other is written or read.
 
-use crate::host::{PinnedAlloc, PinnedVec, Vec as HostVec};
 use crate::container::{DeviceSlice, DeviceSliceMut, Transfer};
 use crate::error::Error;
+use crate::host::{PinnedAlloc, PinnedVec, Vec as HostVec};
 use crate::stream::StreamRef;
 
 /// The bytes of a buffer. A copy of 8 MiB takes 150 µs over PCIe 5, fifty times what its calls of the driver take.

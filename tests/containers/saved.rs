@@ -80,7 +80,10 @@ fn blocks_of_every_length_come_back() {
     let saved = SavedFile::open(folder.path()).unwrap();
     assert!(saved.blocks().map(|(_, bytes)| bytes as usize).eq(lengths));
     for bytes in lengths {
-        assert!(restored(&elsewhere, &folder.path(), &format!("{bytes} bytes")).unwrap() == numbers(bytes), "{bytes}");
+        assert!(
+            restored(&elsewhere, &folder.path(), &format!("{bytes} bytes")).unwrap() == numbers(bytes),
+            "{bytes}"
+        );
     }
     assert!(sim.hazards().is_empty() && elsewhere.hazards().is_empty());
 }
@@ -159,7 +162,10 @@ fn names_are_checked_and_nothing_is_lost() {
     let mut saver = Saver::create(folder.path()).unwrap();
     saver.save("block", block.as_slice(), &stream).unwrap();
     for wrong in ["block", &*"n".repeat(4097)] {
-        assert_eq!(saver.save(wrong, block.as_slice(), &stream).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(
+            saver.save(wrong, block.as_slice(), &stream).unwrap_err().kind(),
+            ErrorKind::InvalidArgument
+        );
     }
     assert_eq!(saver.begin("too much", u64::MAX).unwrap_err().kind(), ErrorKind::InvalidArgument);
     saver.begin("dropped", 3).unwrap();
@@ -173,7 +179,10 @@ fn names_are_checked_and_nothing_is_lost() {
     let mut small = DeviceVec::<u8>::zeroed(9, &stream).unwrap();
     let unknown = saved.restore("blok", small.as_mut_slice(), &stream).unwrap_err();
     assert!(unknown.to_string().contains("\"blok\""), "{unknown}");
-    assert_eq!(saved.restore("block", small.as_mut_slice(), &stream).unwrap_err().kind(), ErrorKind::LengthMismatch);
+    assert_eq!(
+        saved.restore("block", small.as_mut_slice(), &stream).unwrap_err().kind(),
+        ErrorKind::LengthMismatch
+    );
     assert_eq!(small.to_vec(&stream).unwrap(), [0; 9], "nothing was written there");
     assert_eq!(restored(&sim, &folder.path(), "block").unwrap(), numbers(10));
 }
@@ -233,7 +242,9 @@ fn every_damaged_byte_is_told() {
     three(&sim, &folder.path());
     let whole = fs::read(folder.path()).unwrap();
     // Each byte of the header, of the short block and of the table, and one of 23 of the rest.
-    for at in (0..whole.len()).filter(|&at| at < 64 || at >= 16_384 - 64 && at < 16_400 || at >= 20_480 || at % 23 == 0) {
+    for at in (0..whole.len())
+        .filter(|&at| at < 64 || at >= 16_384 - 64 && at < 16_400 || at >= 20_480 || at % 23 == 0)
+    {
         let mut damaged = whole.clone();
         damaged[at] ^= 32;
         fs::write(folder.path(), &damaged).unwrap();
@@ -244,7 +255,8 @@ fn every_damaged_byte_is_told() {
                 saved.read(&mut contents)
             })
         });
-        let is_between = at >= 48 && at < 4096 || (14_096..16_384).contains(&at) || (16_387..20_480).contains(&at);
+        let is_between =
+            at >= 48 && at < 4096 || (14_096..16_384).contains(&at) || (16_387..20_480).contains(&at);
         assert_eq!(read.is_err(), !is_between, "byte {at}");
         if let Err(error) = read {
             assert_eq!(error.kind(), ErrorKind::Malformed, "{error}");
