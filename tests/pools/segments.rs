@@ -691,3 +691,50 @@ fn a_segment_is_lent_whole() {
     assert!(refused.is_unsupported(), "{refused}");
     assert!(without.device(0).capabilities().is_ok_and(|can| !can.dma_buf));
 }
+
+#[test]
+fn one_segment_that_stays_keeps_no_other_one() {
+    let sim = Sim::new();
+    let stream = stream(&sim);
+    for which in 0..3 {
+        let kept = Arc::new(AtomicUsize::new(0));
+        let of_hook = Arc::clone(&kept);
+        let hooks = SegmentHooks::default().on_dropped(move |segment| {
+            let is_kept = segment.address.address() == of_hook.load(SeqCst) as u64;
+            if is_kept { Err(Error::foreign("it is in use")) } else { Ok(()) }
+        });
+        let config = registered().maximum(3 * SEGMENT).segment_hooks(hooks);
+        let pool = Cuda::new(&sim.device(0)).pool(config).expect("it is valid");
+        free_all((0..3).map(|_| Held::of(&pool, SEGMENT, stream.as_ref())).collect(), &stream);
+        stream.synchronize().expect("nothing is lost");
+        kept.store(pool.segments()[which].address.address() as usize, SeqCst);
+        let two = Held::allocate(&pool, layout_of(2 * SEGMENT), stream.as_ref());
+        two.unwrap_or_else(|error| panic!("segment {which} stays, and two others may go: {error}"))
+            .free(stream.as_ref());
+        kept.store(0, SeqCst);
+    }
+}
+
+#[test]
+fn a_segment_of_more_than_there_can_be_is_as_long_as_there_is_memory() {
+    for bytes in [1 << 39, 1 << 40, usize::MAX] {
+        let sim = machine(16);
+        let stream = stream(&sim);
+        let pool = pool(&sim, PoolConfig::default().registered(bytes));
+        Held::of(&pool, MIB, stream.as_ref()).free(stream.as_ref());
+        assert_eq!(pool.pool_size(), 16 * PAGE, "{bytes}");
+    }
+}
+
+#[test]
+fn an_initial_segment_is_whole_pages_and_fewer_than_a_terabyte() {
+    let device = Sim::new().device(0);
+    let error = Cuda::new(&device).pool(registered().initial((1 << 40) - 256)).unwrap_err();
+    assert!(error.to_string().contains("1 TiB or more"), "{error}");
+    let config = || PoolConfig::default().registered(PAGE).maximum(PAGE + MIB).initial_half_of_free();
+    assert_eq!(Cuda::new(&device).pool(config()).expect("it is valid").pool_size(), PAGE);
+    assert_eq!(
+        Mapped::new(&device).and_then(|mapped| mapped.pool(config())).expect("it is valid").pool_size(),
+        PAGE
+    );
+}

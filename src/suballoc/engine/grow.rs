@@ -162,7 +162,7 @@ impl<U: Resource> Engine<U> {
             Some(whole) if growth != Growth::Exact => need.next_multiple_of(whole),
             _ => units,
         };
-        let most = room.min(u64::from(u32::MAX));
+        let most = room.min(self.most_units());
         let mut units = units.min(most);
         let is_alone = inner.pledged + inner.leaving == 0;
         let mut old = Old::new();
@@ -191,7 +191,7 @@ impl<U: Resource> Engine<U> {
         let need = self.whole_units(request.need());
         {
             let mut inner = self.book.lock();
-            if inner.told.is_frozen || need > self.book.room(&inner).min(u64::from(u32::MAX)) {
+            if inner.told.is_frozen || need > self.book.room(&inner).min(self.most_units()) {
                 return Ok(None);
             }
             inner.pledged += need;

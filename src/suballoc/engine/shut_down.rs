@@ -28,15 +28,7 @@ impl<U: Resource> Engine<U> {
             let _ = self.book.settle_copies();
             collected = self.book.defragment();
             let keep_units = keep_bytes.div_ceil(Layout::MIN_ALIGN) as u64;
-            // Those that a hook does not let go of are out of the core until the end: else each would be the next one again.
-            let mut refused = Vec::new();
-            while let Some(segment) = self.take_surplus(keep_units) {
-                match self.let_go_of(segment) {
-                    true => gone += self.return_leaving(segment).unwrap_or(0),
-                    false => refused.push(segment),
-                }
-            }
-            refused.into_iter().for_each(|segment| self.keep_leaving(segment));
+            gone += self.return_segments(keep_units, || true);
             gone += self.trim_pages(keep_units);
         }
         // The bytes kept here count against what the upstream may keep.
@@ -69,10 +61,22 @@ impl<U: Resource> Engine<U> {
         }
     }
 
-    /// Returns one empty, unowned segment to the upstream, if `keep_units` are left without it. Returns its bytes.
-    pub(super) fn return_segment(&self, keep_units: u64) -> Option<usize> {
-        let segment = self.take_surplus(keep_units)?;
-        self.return_unless_refused(segment)
+    /// Returns empty, unowned segments to the upstream, of which `keep_units` are left, as long as there `are_more` to return. Returns
+    /// their bytes.
+    pub(super) fn return_segments(&self, keep_units: u64, are_more: impl Fn() -> bool) -> usize {
+        let mut gone = 0;
+        // Those that a hook does not let go of are out of the core until the end: else each would be the next one again.
+        let mut refused = Vec::new();
+        while are_more()
+            && let Some(segment) = self.take_surplus(keep_units)
+        {
+            match self.let_go_of(segment) {
+                true => gone += self.return_leaving(segment).unwrap_or(0),
+                false => refused.push(segment),
+            }
+        }
+        refused.into_iter().for_each(|segment| self.keep_leaving(segment));
+        gone
     }
 
     /// Takes one empty, unowned segment out of the core, if `keep_units` are left without it, and counts it as leaving.

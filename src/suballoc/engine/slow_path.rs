@@ -212,12 +212,7 @@ impl<U: Resource> Engine<U> {
             gone += self.trim_pages(0);
         }
         // If the upstream refused, room under the maximum is not enough: every empty segment goes.
-        while attempt.refused.is_some() || room(&self.book) < request.need() {
-            match self.return_segment(0) {
-                Some(bytes) => gone += bytes,
-                None => break,
-            }
-        }
+        gone += self.return_segments(0, || attempt.refused.is_some() || room(&self.book) < request.need());
         let others_called = {
             let inner = self.book.lock();
             inner.leaving + inner.pledged > 0 || (attempt.refused.is_some() && inner.calls != attempt.calls)

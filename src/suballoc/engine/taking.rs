@@ -102,6 +102,16 @@ impl<U: Resource> Engine<U> {
         }
     }
 
+    /// The most units of a segment: a count has 32 bits, and where segments stay, they are whole pages of the device, and a range over
+    /// pages has one page more.
+    pub(super) fn most_units(&self) -> u64 {
+        let most = u64::from(u32::MAX);
+        match self.book.config.segment_bytes {
+            Some(_) => most + 1 - 2 * PAGE_UNITS.max(self.book.page_units.into()),
+            None => most,
+        }
+    }
+
     /// Maps a page of so many units in a range of its own, of which the last page stays without memory.
     fn map_segment(&self, pages: &dyn Pages, units: u32) -> Result<Taken, Error> {
         let range_units = units.checked_add(self.book.page_units);

@@ -148,22 +148,23 @@ impl<U: Resource> Pool<U> {
     /// `InvalidArgument` if the initial size is above the maximum, the maximum below 256 bytes, or below a page of an upstream
     /// that has [pages](crate::resource::Pages), or a growth step zero; as the upstream says, if there is an initial size.
     pub fn new(upstream: U, mut config: PoolConfig) -> Result<Self, Error> {
+        let page_bytes = upstream.pages().map(Pages::page_bytes);
+        // Segments that stay are whole pages of the device.
+        let whole = config.engine.segment_bytes.map(|_| DEVICE_PAGE.max(page_bytes.unwrap_or(0)));
         if config.takes_half {
             // In whole units or pages, rounded down, and no more than a segment holds.
             let half = (upstream.memory_info()?.free_bytes / 2).min(config.engine.maximum_bytes);
             let most = half.min((MAX_UNITS as usize - 1) * Layout::MIN_ALIGN);
-            config.initial_bytes =
-                most - most % upstream.pages().map_or(Layout::MIN_ALIGN, Pages::page_bytes);
+            config.initial_bytes = most - most % whole.or(page_bytes).unwrap_or(Layout::MIN_ALIGN);
         }
         config.validate()?;
-        let page_bytes = upstream.pages().map(Pages::page_bytes);
-        // Segments that stay are whole pages of the device.
-        let whole = config.engine.segment_bytes.map(|_| DEVICE_PAGE.max(page_bytes.unwrap_or(0)));
         if let Some(page_bytes) = whole.or(page_bytes) {
             config.validate_over_pages(page_bytes)?;
         }
         if let Some(whole) = whole {
             config.engine.maximum_bytes -= config.engine.maximum_bytes % whole;
+            // It is not above the maximum, so it does not overflow.
+            config.initial_bytes = config.initial_bytes.next_multiple_of(whole);
         }
         if page_bytes.is_some() && whole.is_none() && config.engine.segment_hooks.is_some() {
             return Err(Error::invalid_argument(
