@@ -15,13 +15,28 @@ struct Hook {
 }
 
 impl Hook {
-    /// Tells the function of a segment. One that raises has refused.
-    fn tell(&self, segment: SegmentView) -> Result<(), Error> {
+    /// Tells the function of a segment that has come. One that raises has refused, and the request has its exception.
+    fn tell_added(&self, segment: SegmentView) -> Result<(), Error> {
+        self.tell(segment, |raised, _| keep_raised(raised))
+    }
+
+    /// Tells the function of a segment that is to go. One that raises has refused, and no request fails for it: the exception goes to
+    /// `sys.unraisablehook`.
+    fn tell_dropped(&self, segment: SegmentView) -> Result<(), Error> {
+        self.tell(segment, |raised, function| raised.write_unraisable(function.py(), Some(function)))
+    }
+
+    fn tell(
+        &self,
+        segment: SegmentView,
+        hand_over: impl FnOnce(PyErr, &Bound<'_, PyAny>),
+    ) -> Result<(), Error> {
         let told = attach(|py| {
             let Some(function) = &self.function else { return Ok(()) };
-            let arguments = (segment.address.address(), segment.bytes, self.device);
-            function.bind(py).call1(arguments).map(drop).map_err(|raised| {
-                keep_raised(raised);
+            let (function, arguments) =
+                (function.bind(py), (segment.address.address(), segment.bytes, self.device));
+            function.call1(arguments).map(drop).map_err(|raised| {
+                hand_over(raised, function);
                 raised_by("a function that hears of segments")
             })
         });
@@ -56,8 +71,8 @@ pub(crate) fn set_hooks(
     let hook = |function| Hook { function, device };
     let (added, dropped) = (hook(added), hook(dropped));
     let hooks = SegmentHooks::default()
-        .on_added(move |segment| added.tell(segment))
-        .on_dropped(move |segment| dropped.tell(segment));
+        .on_added(move |segment| added.tell_added(segment))
+        .on_dropped(move |segment| dropped.tell_dropped(segment));
     let there = book.set_segment_hooks(hooks.clone())?;
     let mut all = Ok(Some(()));
     // The last error: what the function has raised last is the cause.

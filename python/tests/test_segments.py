@@ -61,7 +61,7 @@ def test_each_segment_comes_once_and_goes_once(sim, recipe):
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_what_is_raised_is_a_refusal(sim, recipe):
+def test_what_is_raised_is_a_refusal(sim, recipe, monkeypatch):
     stack, registry = alluvion.resource(recipe), Registry()
     stack.on_segment(registry.added, registry.dropped)
     registry.refuses = LookupError("no more can be registered")
@@ -73,8 +73,10 @@ def test_what_is_raised_is_a_refusal(sim, recipe):
     del caught
     buffer_of(stack, 1000)
     assert len(registry.known) == 1
-    registry.refuses = LookupError("in use")
+    registry.refuses, unraisable = LookupError("in use"), []
+    monkeypatch.setattr("sys.unraisablehook", lambda of: unraisable.append(of.exc_value))
     assert stack.trim() == 0 and dict(stack.segments()) == registry.known
+    assert unraisable == [registry.refuses]
     registry.refuses = None
     assert stack.trim() == SEGMENT and registry.known == {}
     # One that is there stays, and the call fails.
@@ -84,6 +86,27 @@ def test_what_is_raised_is_a_refusal(sim, recipe):
     with pytest.raises(errors.CallbackFailed) as caught:
         stack.on_segment(other.added)
     assert caught.value.__cause__ is other.refuses and len(stack.segments()) == 1
+    del caught
+
+
+def test_a_segment_that_stays_is_the_cause_of_no_error(sim, monkeypatch):
+    """Memory may be short because of it, and that is an error of memory, which frameworks wait for."""
+    unraisable = []
+    monkeypatch.setattr("sys.unraisablehook", lambda of: unraisable.append(str(of.exc_value)))
+    stack, registry = alluvion.resource("pool(registered=8MiB, maximum=16MiB) | mapped"), Registry()
+    stack.on_segment(registry.added, registry.dropped)
+    two = [buffer_of(stack, SEGMENT) for _ in range(2)]
+    del two
+    registry.refuses = LookupError("in use")
+    with pytest.raises(errors.OutOfMemory, match="not in one piece") as caught:
+        buffer_of(stack, 2 * SEGMENT)
+    assert caught.value.__cause__ is None and set(unraisable) == {"in use"}
+    assert stack.trim() == 0
+    # Nor of one that another call makes on the thread later.
+    with pytest.raises(errors.Unsupported, match="registered"):
+        alluvion.resource("pool | mapped").on_segment(print)
+    registry.refuses = None
+    assert stack.trim() == 2 * SEGMENT and registry.known == {}
     del caught
 
 

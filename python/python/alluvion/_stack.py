@@ -407,7 +407,8 @@ class Stack(_alluvion.Stack):
 
         They are called on the thread whose request, trim, sleep or end it is, and may use the stack, but a request of theirs that takes
         another segment is refused. If `added` raises, the segment goes back, and the request fails with that exception as its cause; of a
-        segment that was there, this call does, and it stays. If `dropped` raises, the segment stays, and is leaked at the end of the stack.
+        segment that was there, this call does, and it stays. If `dropped` raises, the segment stays, and is leaked at the end of the stack; no
+        request fails for it, and the exception goes to `sys.unraisablehook`.
 
         The functions live as long as the pool: one that keeps the stack keeps both for ever. Segments of a pool over pages move, unless it is
         registered.
