@@ -91,3 +91,67 @@ def test_a_file_that_is_cut_short_or_damaged_says_so(path):
         with pytest.raises(alluvion.errors.Unreadable):
             alluvion.saved(path.parent / "nothing")
         del buffer
+
+
+class Array:
+    """Of another library."""
+
+    def __init__(self, buffer, **interface):
+        self.buffer = buffer
+        self.__cuda_array_interface__ = {"data": (buffer.ptr, False), "version": 3, **interface}
+
+
+def test_blocks_live_until_they_are_written(path):
+    class Made(dict):
+        def items(self):
+            return ((name, alluvion.DeviceBuffer.to_device(numbers(size))) for name, size in super().items())
+
+    with alluvion.simulated() as sim, alluvion.using(alluvion.resource("pool | cuda")):
+        alluvion.save(path, Made(one=1000, other=2000))
+        assert not sim.hazards()
+        restored = {name: of.tobytes() for name, of in alluvion.restore(path).items()}
+        assert restored == {"one": numbers(1000), "other": numbers(2000)}
+
+
+def test_an_array_is_saved_behind_the_stream_that_it_names(path):
+    with alluvion.simulated() as sim:
+        own = alluvion.Stream()
+        source = alluvion.DeviceBuffer.to_device(numbers(MIB))
+        buffer = alluvion.DeviceBuffer(size=MIB, stream=own)
+        buffer.copy_from_device(source, stream=own)
+        for stream in (None, alluvion.Stream(), own):
+            array = Array(buffer, shape=(MIB,), typestr="|u1", stream=own.__cuda_stream__()[1])
+            alluvion.save(path, {"array": array}, stream=stream)
+            assert not sim.hazards()
+            assert alluvion.restore(path)["array"].tobytes() == numbers(MIB)
+            buffer.copy_from_device(source, stream=own)
+        del array, buffer, source
+
+
+def test_whatever_elements_an_array_has_are_saved(path):
+    with alluvion.simulated():
+        buffer = alluvion.DeviceBuffer.to_device(numbers(64))
+        for shape, form, size in [
+            ((), "<f4", 4),
+            ((2,), "|b1", 2),
+            ((2,), "|V12", 24),
+            ((8,), "<M8[ns]", 64),
+            ((2,), "<U3", 24),
+            ((3, 0), "<f8", 0),
+        ]:
+            alluvion.save(path, {"array": Array(buffer, shape=shape, typestr=form)})
+            assert alluvion.restore(path)["array"].tobytes() == numbers(64)[:size], form
+        alluvion.save(path, {"array": Array(buffer, shape=(1, 4), typestr="<f4", strides=(999, 4))})
+        assert alluvion.saved(path) == {"array": 16}
+        for wrong, why in [
+            ({"mask": buffer}, "has a mask"),
+            ({"shape": (-1, -4)}, "negative length"),
+            ({"typestr": "f4"}, "no known type: 'f4'"),
+            ({"strides": (4, 4)}, "has strides"),
+            ({"data": (0, False)}, "16 bytes at no address"),
+            ({"data": (2**64 - 8, False)}, "16 bytes at no address"),
+            ({"shape": (2**62,)}, "at no address"),
+        ]:
+            with pytest.raises(ValueError, match=f"'array'.*{why}"):
+                alluvion.save(path, {"array": Array(buffer, **{"shape": (4,), "typestr": "<f4", **wrong})})
+        del buffer

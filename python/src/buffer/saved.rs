@@ -17,18 +17,25 @@ type Placed = (String, u64, usize);
 /// The bytes of the host that are copied to and then written: a copy of so many takes fifty times what its calls of the driver take.
 const PART: usize = 8 << 20;
 
-/// Writes blocks to a file, and returns the bytes of the file.
+/// Writes blocks to a file, behind what the streams of these numbers do, and returns the bytes of the file.
 #[pyfunction]
-#[pyo3(signature = (path, blocks, stream=StreamArgument::Missing), text_signature = "(path, blocks, stream=...)")]
+#[pyo3(
+    signature = (path, blocks, behind, stream=StreamArgument::Missing),
+    text_signature = "(path, blocks, behind, stream=...)"
+)]
 pub(crate) fn save_blocks(
     py: Python<'_>,
     path: PathBuf,
     blocks: Vec<Placed>,
+    behind: Vec<u64>,
     stream: StreamArgument,
 ) -> PyResult<u64> {
     let saved = py.detach(|| {
         let mut saver = Saver::create(path)?;
         let mut courier = Courier::new(stream.handle(), &blocks)?;
+        for number in behind {
+            courier.follow(&StreamHandle::from_number(number, None))?;
+        }
         for (name, from, bytes) in &blocks {
             saver.begin(name, *bytes as u64)?;
             for (from, bytes) in parts(*from, *bytes) {
@@ -103,6 +110,13 @@ impl<'s> Courier<'s> {
         }
         host.resize(longest, 0);
         Ok(Self { device, stream, host: Some(host) })
+    }
+
+    /// Makes the copies come after what another stream has now.
+    fn follow(&self, other: &StreamHandle) -> Result<(), Error> {
+        other.with(&self.device, |other| {
+            self.stream.with(&self.device, |stream| stream.wait_for_stream(other))
+        })
     }
 
     fn host(&mut self) -> &mut [u8] {
