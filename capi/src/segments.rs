@@ -92,13 +92,8 @@ pub unsafe extern "C" fn alv_set_segment_hooks(
         let hooks = SegmentHooks::default()
             .on_added(move |segment| tell(added, &of_added, segment, device))
             .on_dropped(move |segment| tell(dropped, &user, segment, device));
-        let there = book.set_segment_hooks(hooks.clone())?;
-        let mut all = Ok(());
         // The last error: C++ has kept the last exception.
-        for refused in there.into_iter().filter_map(|segment| hooks.added(segment).err()) {
-            all = Err(refused);
-        }
-        all
+        book.introduce_segment_hooks(&hooks)
     })
 }
 

@@ -73,13 +73,8 @@ pub(crate) fn set_hooks(
     let hooks = SegmentHooks::default()
         .on_added(move |segment| added.tell_added(segment))
         .on_dropped(move |segment| dropped.tell_dropped(segment));
-    let there = book.set_segment_hooks(hooks.clone())?;
-    let mut all = Ok(Some(()));
     // The last error: what the function has raised last is the cause.
-    for refused in there.into_iter().filter_map(|segment| hooks.added(segment).err()) {
-        all = Err(refused);
-    }
-    all
+    book.introduce_segment_hooks(&hooks).map(Some)
 }
 
 /// The segments of the outermost suballocator: the address and the bytes of each. `None` without one.

@@ -110,6 +110,25 @@ def test_a_segment_that_stays_is_the_cause_of_no_error(sim, monkeypatch):
     del caught
 
 
+def test_a_segment_that_was_there_comes_before_it_goes(sim):
+    stack, registry, trimmed = alluvion.resource(RECIPES[0]), Registry(), []
+    two = [buffer_of(stack, SEGMENT) for _ in range(2)]
+    del two
+    reference = weakref.ref(stack)
+
+    def added(address, size, device):
+        assert address in dict(reference().segments())
+        trim = threading.Thread(target=lambda: trimmed.append(reference().trim()))
+        trim.start()
+        trim.join()
+        registry.added(address, size, device)
+
+    stack.on_segment(added, registry.dropped)
+    # While the second one came, the first one could go.
+    assert trimmed == [0, SEGMENT] and registry.known == dict(stack.segments()) and len(registry.known) == 1
+    assert stack.trim() == SEGMENT and registry.known == {}
+
+
 def test_a_function_may_use_the_stack_but_for_segments(sim):
     stack, said = alluvion.resource("pool(registered=8MiB, initial=8MiB) | mapped"), []
     reference = weakref.ref(stack)

@@ -14,7 +14,7 @@ use alluvion::error::Cause;
 use alluvion::resource::ExportWay;
 use alluvion::sim::{Fault, SimConfig, SimDriver};
 use alluvion::source::{Cuda, Mapped, MappedConfig, Pinned};
-use alluvion::suballoc::{FixedSizeConfig, PageBudget, SegmentHooks, SegmentView};
+use alluvion::suballoc::{FixedSizeConfig, PageBudget, SegmentHooks, SegmentView, SuballocBook};
 use alluvion::testing::Bench;
 use alluvion::{
     AnyResource, DeviceVec, Error, ErrorKind, Layout, Pool, PoolConfig, Resource, ResourceExt, Sim,
@@ -608,7 +608,7 @@ fn hooks_are_for_whatever_keeps_its_segments() {
     drop(pool);
     assert_eq!(registry.known(), []);
     let fixed = Mapped::new(&device).unwrap().fixed_size(FixedSizeConfig::default().block(MIB)).unwrap();
-    let book = fixed.find::<alluvion::suballoc::SuballocBook>().unwrap();
+    let book = fixed.find::<SuballocBook>().unwrap();
     // It has taken its blocks when it was made.
     let there = book.set_segment_hooks(registry.hooks()).unwrap();
     there.into_iter().for_each(|segment| registry.add(segment).unwrap());
@@ -737,4 +737,31 @@ fn an_initial_segment_is_whole_pages_and_fewer_than_a_terabyte() {
         Mapped::new(&device).and_then(|mapped| mapped.pool(config())).expect("it is valid").pool_size(),
         PAGE
     );
+}
+
+/// Another thread trims while hooks are told of what was there.
+#[test]
+fn a_segment_that_was_there_does_not_go_before_it_is_told_of() {
+    let sim = machine(64);
+    let (stream, pool) = (stream(&sim), Arc::new(pool(&sim, registered())));
+    free_all((0..2).map(|_| Held::of(&*pool, SEGMENT, stream.as_ref())).collect(), &stream);
+    stream.synchronize().expect("nothing is lost");
+    let (registry, gone) = (Arc::new(Registry::default()), Arc::new(Mutex::new(Vec::new())));
+    let (adding, dropping, trimmed, weak) =
+        (Arc::clone(&registry), Arc::clone(&registry), Arc::clone(&gone), Arc::downgrade(&pool));
+    let hooks = SegmentHooks::default()
+        .on_added(move |segment| {
+            let pool = weak.upgrade().expect("it is there");
+            assert!(pool.segments().contains(&segment));
+            let trim = thread::spawn(move || pool.trim(0));
+            trimmed.lock().unwrap().push(trim.join().expect("no panic")?);
+            adding.add(segment)?;
+            Err(Error::foreign("and stays all the same"))
+        })
+        .on_dropped(move |segment| dropping.take_back(segment));
+    let book = pool.find::<SuballocBook>().expect("a pool has one");
+    assert_eq!(book.introduce_segment_hooks(&hooks).unwrap_err().kind(), ErrorKind::Foreign);
+    assert_eq!(*gone.lock().unwrap(), [0, SEGMENT], "while the second one came, the first one could go");
+    assert_eq!((registry.known(), registry.counts()), (of(&pool.segments()), (2, 1)));
+    assert_eq!((pool.trim(0).unwrap(), registry.counts()), (SEGMENT, (2, 2)));
 }

@@ -20,6 +20,8 @@ pub(super) struct Told {
     number: u64,
     /// The segments that they know, by address, with their bytes.
     known: BTreeMap<u64, usize>,
+    /// Those that stay until they are told of, because they were there before the hooks, with the number of these.
+    held: BTreeMap<u64, u64>,
     /// No segment comes or goes any more.
     pub(super) is_frozen: bool,
 }
@@ -46,7 +48,7 @@ impl SuballocBook {
     /// they are not told: each segment is in this list or comes later, and never both.
     ///
     /// A segment of the list may go at any time, where another thread trims: `dropped` is told of it then, maybe before the list is read.
-    /// [`SegmentHooks::added`] tells of those that are there.
+    /// [`SegmentHooks::added`] tells of those that are there, and [`introduce_segment_hooks`](Self::introduce_segment_hooks) does both.
     ///
     /// ```
     /// use alluvion::suballoc::SegmentHooks;
@@ -65,22 +67,69 @@ impl SuballocBook {
     /// `Unsupported` where pages move: over an upstream with [pages](crate::resource::Pages), unless the pool is
     /// [registered](super::super::PoolConfig::registered).
     pub fn set_segment_hooks(&self, hooks: SegmentHooks) -> Result<Vec<SegmentView>, Error> {
+        self.replace_hooks(hooks, false).map(|(there, _)| there)
+    }
+
+    /// As [`set_segment_hooks`](Self::set_segment_hooks), and tells the hooks of the segments that are there. Each stays until they have
+    /// been told of it, also where another thread trims: so `dropped` never comes before `added`.
+    ///
+    /// ```
+    /// use alluvion::suballoc::{SegmentHooks, SuballocBook};
+    /// use alluvion::{PoolConfig, ResourceExt, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().initial(4 << 20))?;
+    /// let book = pool.find::<SuballocBook>().expect("a pool has one");
+    /// book.introduce_segment_hooks(&SegmentHooks::default().on_added(|segment| {
+    ///     println!("{} bytes", segment.bytes);
+    ///     Ok(())
+    /// }))?;
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for that; the last one that the hook has: that segment stays, and the others are told of all the same.
+    pub fn introduce_segment_hooks(&self, hooks: &SegmentHooks) -> Result<(), Error> {
+        let (there, number) = self.replace_hooks(hooks.clone(), true)?;
+        let mut answer = Ok(());
+        for segment in there {
+            let told = hooks.added(segment);
+            // A hook may have forked, or have set others, which hold it for themselves.
+            if let Some(mut inner) = self.lock_unless_forked() {
+                let held = &mut inner.told.held;
+                if held.get(&segment.address.address()) == Some(&number) {
+                    held.remove(&segment.address.address());
+                }
+            }
+            if told.is_err() {
+                answer = told;
+            }
+        }
+        answer
+    }
+
+    /// Sets hooks, and returns what is there, and their number. Holds what is there for them, if it is to be.
+    fn replace_hooks(&self, hooks: SegmentHooks, holds: bool) -> Result<(Vec<SegmentView>, u64), Error> {
         self.require_same_process()?;
         self.require_segments_that_stay()?;
-        let (before, known) = {
+        let (before, there, number) = {
             let told = &mut self.lock().told;
             told.number += 1;
             let known = told.known.iter();
-            let known: Vec<SegmentView> = known
+            let there: Vec<SegmentView> = known
                 .filter_map(|(&address, &bytes)| {
                     Some(SegmentView { address: DevicePtr::new(address)?, bytes })
                 })
                 .collect();
-            (told.hooks.replace(hooks), known)
+            if holds {
+                told.held.extend(there.iter().map(|segment| (segment.address.address(), told.number)));
+            }
+            (told.hooks.replace(hooks), there, told.number)
         };
         // Their destructors are the user's.
         drop(before);
-        Ok(known)
+        Ok((there, number))
     }
 
     pub(super) fn require_segments_that_stay(&self) -> Result<(), Error> {
@@ -156,7 +205,7 @@ impl SuballocBook {
         if self.let_go(segment, Some(number)) { Err(error) } else { Ok(()) }
     }
 
-    /// Has the hooks let go of a segment, but for the hooks `told`. Returns `false` if they refuse: then it stays.
+    /// Has the hooks let go of a segment, but for the hooks `told`. Returns `false` if they refuse, or are yet to be told of it: then it stays.
     pub(super) fn let_go(&self, segment: SegmentView, mut told: Option<u64>) -> bool {
         if self.moves_pages() {
             return true;
@@ -165,6 +214,9 @@ impl SuballocBook {
             let hooks = {
                 let Some(mut inner) = self.lock_unless_forked() else { return false };
                 let all = &mut inner.told;
+                if all.held.contains_key(&segment.address.address()) {
+                    return false;
+                }
                 match &all.hooks {
                     Some(hooks) if told != Some(all.number) => {
                         told = Some(all.number);
