@@ -56,6 +56,7 @@ impl SavedFile {
     }
 
     /// The names of the blocks and their bytes, in the order in which they were saved.
+    #[must_use]
     pub fn blocks(&self) -> impl ExactSizeIterator<Item = (&str, u64)> {
         self.rows.iter().map(|row| (&*row.name, row.bytes))
     }
