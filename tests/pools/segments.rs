@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "puts a pool to sleep, and lends segments")]
 #![expect(clippy::disallowed_types, reason = "a test has no model to be seen by")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, OnceLock, Weak};
@@ -512,6 +512,22 @@ fn blocks_are_aligned_to_pages_of_the_host_on_request() {
         let base =
             segments.iter().map(|segment| segment.address.address()).filter(|base| *base <= first).max();
         assert!((first - base.expect("it lies in one")).is_multiple_of(4096));
+    }
+    free_all(blocks, &stream);
+}
+
+/// A segment begins at a page: a request of a whole one takes one, whatever its alignment within a page is.
+#[test]
+fn a_whole_segment_needs_no_padding_for_its_alignment() {
+    let sim = machine(64);
+    let stream = stream(&sim);
+    let pool = pool(&sim, registered());
+    let mut blocks = Vec::new();
+    for align in [256, 4096, PAGE] {
+        let layout = Layout::new(SEGMENT, align).unwrap();
+        blocks.push(Held::allocate(&pool, layout, stream.as_ref()).unwrap());
+        let wanted: Vec<_> = blocks.iter().map(|block| (block.range().0, SEGMENT)).collect();
+        assert_eq!(of(&pool.segments()).iter().collect::<BTreeSet<_>>(), wanted.iter().collect(), "{align}");
     }
     free_all(blocks, &stream);
 }

@@ -133,10 +133,18 @@ impl<U: Resource> Engine<U> {
         Ok(self.book.serve(request, &[]))
     }
 
+    /// The units of a new segment in which a request fits. Over pages a segment begins at one, so that an alignment within a page needs
+    /// no padding.
+    fn segment_need(&self, request: &Request<'_>) -> u64 {
+        let page_units = self.book.page_units;
+        let begins_aligned = page_units > 0 && page_units.is_multiple_of(request.align_units);
+        self.whole_units(if begins_aligned { request.want.units().into() } else { request.need() })
+    }
+
     fn pledge(&self, inner: &mut Inner, request: &Request<'_>, growth: Growth, turn: usize) -> Pledge {
         let reserved = inner.core.reserved_units();
         let room = self.book.room(inner);
-        let need = self.whole_units(request.need_within(room));
+        let need = self.segment_need(request).min(self.whole_units(room.max(u64::from(request.want.units()))));
         if inner.told.is_frozen {
             return Pledge::NoRoom;
         }
@@ -188,7 +196,7 @@ impl<U: Resource> Engine<U> {
             return self.grow_or_move(request, Growth::Exact, attempt);
         }
         self.book.require_outside_of_hooks()?;
-        let need = self.whole_units(request.need());
+        let need = self.segment_need(request);
         {
             let mut inner = self.book.lock();
             if inner.told.is_frozen || need > self.book.room(&inner).min(self.most_units()) {
@@ -212,7 +220,7 @@ impl<U: Resource> Engine<U> {
         for segment in old {
             self.return_unless_refused(segment);
         }
-        let need = self.whole_units(request.need()).min(pledged);
+        let need = self.segment_need(request).min(pledged);
         let mut units = pledged;
         let refused = loop {
             let taken = self.take_segment(units as u32);
