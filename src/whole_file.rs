@@ -15,7 +15,7 @@ pub(crate) struct WholeFile {
     file: File,
     beside: PathBuf,
     path: PathBuf,
-    /// The process that removes it: a fork has a copy of this.
+    /// The process that finishes or removes it: a fork has a copy of this.
     process: u32,
     is_finished: bool,
 }
@@ -30,8 +30,10 @@ impl WholeFile {
                 "what is there is no file: a folder, a device, a pipe or a socket is not replaced",
             ));
         }
-        let (beside, file) = file_beside(path)?;
-        Ok(Self { file, beside, path: path.to_owned(), process: std::process::id(), is_finished: false })
+        // The process may be in another folder by the end.
+        let path = std::path::absolute(path)?;
+        let (beside, file) = file_beside(&path)?;
+        Ok(Self { file, beside, path, process: std::process::id(), is_finished: false })
     }
 
     /// To write, or to read what was written.
@@ -44,8 +46,11 @@ impl WholeFile {
         &self.path
     }
 
-    /// Gives it its name. A file that has the name is replaced.
+    /// Gives it its name. A file that has the name is replaced. Not in a fork: the file is its parent's.
     pub(crate) fn finish(mut self) -> io::Result<()> {
+        if self.process != std::process::id() {
+            return Err(io::Error::other("the process that began it is another one"));
+        }
         fs::rename(&self.beside, &self.path)?;
         self.is_finished = true;
         Ok(())

@@ -69,6 +69,8 @@ def test_what_fails_leaves_the_old_file(path):
         assert alluvion.restore(path)["it"].tobytes() == b"old"
         with pytest.raises(KeyError, match="'that'.*no block of that name, but 'it'"):
             alluvion.restore(path, ["that"])
+        with pytest.raises(TypeError, match=r"pass \['it'\]"):
+            alluvion.restore(path, "it")
         del old, new
 
 

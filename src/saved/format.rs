@@ -12,6 +12,8 @@
 //!
 //! A row of the table is where the block begins, its bytes, its checksum, the bytes of its name, and the name.
 
+use std::collections::HashSet;
+
 use super::checksum::Checksum;
 
 pub(super) const HEADER_BYTES: usize = 64;
@@ -94,13 +96,16 @@ pub(super) fn encode_table(rows: &[Row]) -> Vec<u8> {
     table
 }
 
+/// The error says that a table of this checksum is not that of the header.
+pub(super) fn require_sum(sum: u64, header: Header) -> Result<(), String> {
+    if sum == header.table_sum { Ok(()) } else { Err("the table of its blocks is damaged".to_owned()) }
+}
+
 /// The rows of a table. The error says what is wrong with the file.
 pub(super) fn decode_table(table: &[u8], header: Header) -> Result<Vec<Row>, String> {
-    if Checksum::of(table) != header.table_sum {
-        return Err("the table of its blocks is damaged".to_owned());
-    }
+    require_sum(Checksum::of(table), header)?;
     // The checksum fits, so the writer is to blame for whatever is wrong from here on.
-    let mut rows: Vec<Row> = Vec::new();
+    let (mut rows, mut names): (Vec<Row>, HashSet<String>) = Default::default();
     let mut left = table;
     while !left.is_empty() {
         let wrong = || format!("row {} of the table of its blocks makes no sense", rows.len());
@@ -108,6 +113,9 @@ pub(super) fn decode_table(table: &[u8], header: Header) -> Result<Vec<Row>, Str
         let name_bytes = usize::try_from(number(row, 24)).map_err(|_| wrong())?;
         let (name, behind) = behind.split_at_checked(name_bytes).ok_or_else(wrong)?;
         let name = str::from_utf8(name).map_err(|_| wrong())?.to_owned();
+        if name_bytes > MOST_NAME_BYTES || !names.insert(name.clone()) {
+            return Err(wrong());
+        }
         let (offset, bytes) = (number(row, 0), number(row, 8));
         if offset.checked_add(bytes).is_none_or(|end| end > header.table) {
             return Err(wrong());
@@ -201,9 +209,12 @@ mod tests {
             row(4096, 1, u64::MAX, b"a"),
             row(4096, 1, 2, b"a"),
             row(4096, 1, 1, b"\xff"),
+            row(4096, 1, 4097, &[b'a'; 4097]),
             vec![0; 31],
         ] {
             assert_eq!(refused(&wrong), "row 0 of the table of its blocks makes no sense");
         }
+        let twice = [row(4096, 1, 1, b"a"), row(4097, 1, 1, b"a")].concat();
+        assert_eq!(refused(&twice), "row 1 of the table of its blocks makes no sense");
     }
 }

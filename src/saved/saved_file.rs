@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::checksum::Checksum;
-use super::format::{HEADER_BYTES, Header, Row, decode_table};
+use super::format::{HEADER_BYTES, Header, Row, decode_table, require_sum};
 use super::through_host::upload;
 use crate::container::{DeviceCopy, DeviceSliceMut};
 use crate::error::Error;
@@ -47,9 +47,11 @@ impl SavedFile {
         let mut header = [0; HEADER_BYTES];
         file.read_exact(&mut header).map_err(unreadable)?;
         let header = Header::decode(&header, file_bytes).map_err(malformed)?;
+        // Summed before memory is taken for it: the length of a damaged file may be anything, and its holes cost no disk.
+        let sum = sum_of(&mut file, header).map_err(unreadable)?;
+        require_sum(sum, header).map_err(malformed)?;
         file.seek(SeekFrom::Start(header.table)).map_err(unreadable)?;
         let mut table = Vec::new();
-        // What is read bounds the memory, and not the number in the file.
         (&file).take(header.table_bytes).read_to_end(&mut table).map_err(unreadable)?;
         let rows = decode_table(&table, header).map_err(malformed)?;
         Ok(Self { file, path: path.to_owned(), rows, open: None })
@@ -132,4 +134,17 @@ impl SavedFile {
     fn unreadable(&self, error: &io::Error) -> Error {
         Error::unreadable_file(self.path.display(), error)
     }
+}
+
+/// The checksum of the table.
+fn sum_of(file: &mut File, header: Header) -> io::Result<u64> {
+    file.seek(SeekFrom::Start(header.table))?;
+    let (mut sum, mut part, mut left) = (Checksum::default(), vec![0; 64 << 10], header.table_bytes);
+    while left > 0 {
+        let bytes = part.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        file.read_exact(&mut part[..bytes])?;
+        sum.add(&part[..bytes]);
+        left -= bytes as u64;
+    }
+    Ok(sum.value())
 }

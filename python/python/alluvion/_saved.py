@@ -49,6 +49,8 @@ def restore(
     The memory comes from `resource`, an object or a recipe, on `stream`, as for `empty`. A file that is cut short or damaged is an
     error that says so, and so is a name that the file has not.
     """
+    if isinstance(names, str):
+        raise TypeError(f"names is a list of names, and not one: pass [{names!r}]")
     sizes = saved(path)
     wanted = list(sizes) if names is None else list(names)
     missing = [name for name in wanted if name not in sizes]

@@ -341,6 +341,9 @@ class Stack(_alluvion.Stack):
         nobody else. The answer keeps that memory beside the graph; when the graph is gone, `release()` gives it back. One that is dropped
         without leaves the memory with the graph for good. Of two suballocators the outer one is a `pool`, and no `binning` is over it.
 
+        Drop a buffer that two streams of the capture have used after `end_capture`, and not within: the free of one would be a wait that the
+        driver refuses there, so that its memory stays with the program, and `release()` is `InUse`.
+
         >>> import alluvion
         >>> with alluvion.simulated() as sim:
         ...     stream = alluvion.Stream(flags=1)

@@ -144,7 +144,8 @@ impl<U: Resource> Engine<U> {
     fn pledge(&self, inner: &mut Inner, request: &Request<'_>, growth: Growth, turn: usize) -> Pledge {
         let reserved = inner.core.reserved_units();
         let room = self.book.room(inner);
-        let need = self.segment_need(request).min(self.whole_units(room.max(u64::from(request.want.units()))));
+        let need =
+            self.segment_need(request).min(self.whole_units(room.max(u64::from(request.want.units()))));
         if inner.told.is_frozen {
             return Pledge::NoRoom;
         }
