@@ -140,7 +140,7 @@ pub const ALV_CAUSE_PENDING: i32 = 4;
 pub const ALV_CAUSE_FULL: i32 = 5;
 /// The upstream has no more, and others have more of it.
 pub const ALV_CAUSE_OTHERS: i32 = 6;
-/// What refused is frozen: what it has is all that it will have.
+/// The layer that refused is frozen: it takes no more memory.
 pub const ALV_CAUSE_FROZEN: i32 = 7;
 
 impl OomReport {

@@ -53,7 +53,7 @@ pub unsafe extern "C" fn alv_allocate_many_raw(
         let sizes = unsafe { array("sizes", sizes, count) }?;
         let layouts: Vec<Layout> =
             sizes.iter().map(|&bytes| layout(bytes, align)).collect::<Result<_, Error>>()?;
-        // What is null is not asked for, as by `alv_allocate`: a log would have a row of it, and none of its free.
+        // Blocks of no bytes are null and not asked for, as by `alv_allocate`: a log would have a row of it, and none of its free.
         let (places, layouts): (Vec<usize>, Vec<Layout>) =
             layouts.into_iter().enumerate().filter(|(_, layout)| !layout.is_empty()).unzip();
         if layouts.is_empty() {

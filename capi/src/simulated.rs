@@ -6,14 +6,14 @@ use std::ffi::{c_char, c_void};
 use std::io::Write as _;
 
 use alluvion::Error;
-use alluvion::driver::{Call, CaptureMode, Code, Driver as _, RawStream, StreamFlags};
+use alluvion::driver::{Call, CaptureMode, Code, Driver as _, StreamFlags};
 use alluvion::sim::Fault;
 
 use crate::boundary::{self, null};
 use crate::handle::by_contract::{give_to, lend, lend_or_null};
 use crate::machine::MachineHandle;
 use crate::status::Status;
-use crate::stream::CudaStream;
+use crate::stream::{self, CudaStream};
 use crate::text::{self, Write, Writer};
 
 /// Waits for all work of a simulated machine, writes its mistakes and what is still out as text, a line each, and says how many
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn alv_sim_stream_destroy(
         let machine = lend!(machine);
         let (sim, ordinal) = (machine.sim()?, machine.device(device)?.ordinal());
         // SAFETY: a stream that was made above and is not used again, by the function's text.
-        Ok(unsafe { sim.sim_driver().stream_destroy(ordinal, RawStream(stream.expose_provenance() as u64)) }?)
+        Ok(unsafe { sim.sim_driver().stream_destroy(ordinal, stream::raw(stream)) }?)
     })
 }
 
@@ -168,8 +168,7 @@ pub unsafe extern "C" fn alv_sim_begin_capture(
     boundary::call(|| {
         let machine = lend!(machine);
         let (sim, ordinal) = (machine.sim()?, machine.device(device)?.ordinal());
-        let begun =
-            sim.begin_capture(ordinal, RawStream(stream.expose_provenance() as u64), CaptureMode::Global);
+        let begun = sim.begin_capture(ordinal, stream::raw(stream), CaptureMode::Global);
         begun.map_err(|code| no_capture("the beginning of a capture", code))
     })
 }
@@ -185,7 +184,7 @@ pub unsafe extern "C" fn alv_sim_end_capture(
     boundary::call(|| {
         let machine = lend!(machine);
         let (sim, device) = (machine.sim()?, machine.device(device)?);
-        let (ordinal, stream) = (device.ordinal(), RawStream(stream.expose_provenance() as u64));
+        let (ordinal, stream) = (device.ordinal(), stream::raw(stream));
         let ended = sim.end_capture(ordinal, stream);
         let graph = ended.map_err(|code| no_capture("the end of a capture", code))?;
         // SAFETY: all that the graph uses is there, by the function's text.

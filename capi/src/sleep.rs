@@ -6,11 +6,12 @@ use std::ffi::{c_char, c_void};
 
 use alluvion::compose::StackSleeper;
 use alluvion::tag::Tag;
-use alluvion::{DevicePtr, Frontier, SleepConfig, StreamRef};
+use alluvion::{Error, Frontier, SleepConfig, StreamRef};
 
 use crate::boundary::{self, null};
 use crate::handle::by_contract::{give_to, lend, lend_or_null};
 use crate::handle::{self, Handle};
+use crate::ledger;
 use crate::record::{self, Record};
 use crate::resource::ResourceHandle;
 use crate::status::Status;
@@ -48,6 +49,15 @@ unsafe impl Record for SleepFigures {
     const NAME: &'static str = "out, an alv_sleep_figures";
 }
 
+/// What is kept: all contents, in a host resource, or nothing.
+fn kept_in(host: Option<&ResourceHandle>) -> Result<SleepConfig<'static>, Error> {
+    let config = SleepConfig::default();
+    match host {
+        Some(host) => config.keep_in_stack(host.get().clone()),
+        None => Ok(config),
+    }
+}
+
 /// Gives the memory of a stack back to the device, and keeps the addresses: of all blocks if `tag` is null, and then the stack answers
 /// `ALV_ASLEEP` to requests until it is awake; or of those that carry a tag, or one within it, where scopes within each other have
 /// semicolons between them, `load;join`, and the rest goes on. The stack is a pool over pages, `pool | mapped`, under any layers
@@ -73,10 +83,7 @@ pub unsafe extern "C" fn alv_sleep(
     boundary::call(|| {
         let make = || {
             let (stack, keep_in) = (lend!(stack), lend_or_null!(keep_in));
-            let mut config = SleepConfig::default();
-            if let Some(host) = keep_in {
-                config = config.keep_in_stack(host.get().clone())?;
-            }
+            let mut config = kept_in(keep_in)?;
             if !tag.is_null() {
                 // SAFETY: the contract of pointers.
                 let path = unsafe { text::borrow(tag, "tag") }?;
@@ -104,11 +111,8 @@ pub unsafe extern "C" fn alv_sleep_block_raw(
     boundary::call(|| {
         let make = || {
             let (stack, keep_in) = (lend!(stack), lend_or_null!(keep_in));
-            let address = DevicePtr::new(block.expose_provenance() as u64).ok_or_else(|| null("block"))?;
-            let mut config = SleepConfig::default();
-            if let Some(host) = keep_in {
-                config = config.keep_in_stack(host.get().clone())?;
-            }
+            let address = ledger::address(block).ok_or_else(|| null("block"))?;
+            let config = kept_in(keep_in)?;
             let uses = |stream: StreamRef<'_>| Ok(Frontier::of(stream.release()));
             // SAFETY: a live stream of the device, by the function's text.
             let uses = unsafe { stream::with(stack.device(), stream, uses) }?;

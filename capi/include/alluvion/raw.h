@@ -36,7 +36,7 @@
 // The upstream has no more, and others have more of it.
 #define ALV_CAUSE_OTHERS 6
 
-// What refused is frozen: what it has is all that it will have.
+// The layer that refused is frozen: it takes no more memory.
 #define ALV_CAUSE_FROZEN 7
 
 // In `flags`: importers may write. Who writes when, the processes agree on themselves.

@@ -108,7 +108,7 @@ int32_t ask(void *user, alv_oom_report const *report) noexcept {
     }
 }
 
-/// What an observer throws is dropped: there is nobody to tell.
+/// An exception of an observer is dropped: there is nobody to tell.
 template <class Observer, class Seen>
 int observe(void *user, Seen const *seen) noexcept {
     try {
