@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use alluvion::adaptor::{Allowance, Crossing, Reservation as Reserved};
 use pyo3::prelude::*;
 
-use crate::attached::attach;
+use crate::attached::{attach, drop_detached};
 
 /// Bytes of a limit that are set aside. They go back at the end of a `with` block, by `release()`, or with the object.
 #[pyclass(frozen, weakref, module = "alluvion")]
@@ -61,8 +61,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(reserved) = self.take() {
-            // Attached already, or the interpreter is going and the closure is dropped with the reservation in it.
-            let _ = Python::try_attach(|py| py.detach(move || drop(reserved)));
+            drop_detached(reserved);
         }
     }
 }

@@ -130,3 +130,9 @@ pub(crate) fn interrupt(_py: Python<'_>) {
     // SAFETY: always to be called.
     unsafe { ffi::PyErr_SetInterrupt() };
 }
+
+/// Drops what may wait, call the driver, or run foreign code, without the interpreter. The calling thread has it, or the interpreter is going:
+/// then the closure is dropped with the value in it.
+pub(crate) fn drop_detached<T: Send>(value: T) {
+    let _ = Python::try_attach(|py| py.detach(move || drop(value)));
+}

@@ -6,6 +6,7 @@ use alluvion::compose::StackGraphMemory;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
+use crate::attached::drop_detached;
 use crate::error::{During, raise};
 use crate::stream::StreamArgument;
 
@@ -96,9 +97,8 @@ impl GraphMemory {
 impl Drop for GraphMemory {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            // It may be the last handle of the stack, whose drop waits. Attached already, or the interpreter is going and the closure is
-            // dropped with the memory in it.
-            let _ = Python::try_attach(|py| py.detach(move || drop(memory)));
+            // It may be the last handle of the stack, whose drop waits.
+            drop_detached(memory);
         }
     }
 }

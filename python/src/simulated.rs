@@ -12,6 +12,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::argument::Bytes;
+use crate::attached::drop_detached;
 use crate::error::{During, raise};
 use crate::exploration::Exploration;
 use crate::stream::StreamArgument;
@@ -263,8 +264,8 @@ impl SimGraph {
 impl Drop for SimGraph {
     fn drop(&mut self) {
         if let Some(graph) = self.graph.take() {
-            // What was captured may be foreign. Attached already, or the interpreter is going.
-            let _ = Python::try_attach(|py| py.detach(move || drop(graph)));
+            // What was captured may be foreign.
+            drop_detached(graph);
         }
     }
 }

@@ -7,6 +7,7 @@ use alluvion::tag::Tag;
 use alluvion::{AnyResource, Error, SleepConfig};
 use pyo3::prelude::*;
 
+use crate::attached::drop_detached;
 use crate::error::{During, raise};
 use crate::pinned;
 
@@ -96,9 +97,8 @@ impl Sleeper {
 impl Drop for Sleeper {
     fn drop(&mut self) {
         if let Some(sleeper) = self.sleeper.take() {
-            // The pinned memory and the last handle of the stack may wait. Attached already, or the interpreter is going and the closure
-            // is dropped with the sleeper in it.
-            let _ = Python::try_attach(|py| py.detach(move || drop(sleeper)));
+            // The pinned memory and the last handle of the stack may wait.
+            drop_detached(sleeper);
         }
     }
 }

@@ -5,6 +5,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use super::pending;
+use crate::attached::drop_detached;
 use crate::error::{During, raise};
 
 /// A point of a stream, recorded: other streams and the host can wait for it. Made by `Stream.record`.
@@ -59,9 +60,8 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         if let Some(recorded) = self.recorded.take() {
-            // The driver may be asked to let go of the event. Attached already, or the interpreter is going and the closure is dropped
-            // with the event in it.
-            let _ = Python::try_attach(|py| py.detach(move || drop(recorded)));
+            // The driver may be asked to let go of the event.
+            drop_detached(recorded);
         }
     }
 }
