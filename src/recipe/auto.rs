@@ -4,14 +4,13 @@ use core::fmt;
 
 use super::Call;
 use super::ingredient::{Ingredient, Make};
-use super::under::Under;
-use crate::compose::ResourceExt;
+use super::under::{Under, over};
 use crate::device::Device;
 use crate::error::Error;
-use crate::resource::AnyResource;
 use crate::resource::card::{Card, Parameter};
+use crate::resource::{AnyResource, DeviceAccessible};
 use crate::source::{Cuda, CudaAsync, CudaAsyncConfig, CudaConfig, Mapped, MappedConfig, peers};
-use crate::suballoc::PoolConfig;
+use crate::suballoc::{Pool, PoolConfig};
 
 pub(super) static ALL: &[Ingredient] = &[Ingredient {
     card: Card {
@@ -87,11 +86,10 @@ fn auto(device: &Device, call: &Call<'_>) -> Result<Under, Error> {
 
 /// The best stack, and what it is called.
 fn choose(device: &Device, peers: &[Device]) -> Result<(Auto, AnyResource), Error> {
-    let pool = PoolConfig::default;
     let no_pages = match Mapped::tried(device, MappedConfig::default().peers(peers.iter().cloned())) {
         Ok(mapped) => {
             let auto = Auto { recipe: "pool | mapped", why: "a page of it can be mapped".to_owned() };
-            return Ok((auto, AnyResource::new(mapped.pool(pool())?)));
+            return Ok((auto, pooled(mapped)?));
         }
         Err(error) => why(error)?,
     };
@@ -99,13 +97,22 @@ fn choose(device: &Device, peers: &[Device]) -> Result<(Auto, AnyResource), Erro
         match CudaAsync::with_config(device, CudaAsyncConfig::default().peers(peers.iter().cloned())) {
             Ok(source) => {
                 let auto = Auto { recipe: "pool | cuda-async", why: format!("no pages: {no_pages}") };
-                return Ok((auto, AnyResource::new(source.pool(pool())?)));
+                return Ok((auto, pooled(source)?));
             }
             Err(error) => why(error)?,
         };
     let source = Cuda::with_config(device, CudaConfig::default().peers(peers.iter().cloned()))?;
     let why = format!("no pages: {no_pages}; no pools of the driver: {no_pools}");
-    Ok((Auto { recipe: "pool | cuda", why }, AnyResource::new(source.pool(pool())?)))
+    Ok((Auto { recipe: "pool | cuda", why }, pooled(source)?))
+}
+
+/// A pool over a source: that of a recipe, so that a program has one of both.
+fn pooled<R: DeviceAccessible + Send + Sync + 'static>(source: R) -> Result<AnyResource, Error> {
+    pool_over(Under::Device(AnyResource::new(source)))?.for_the_device("a source", "it is for the device")
+}
+
+fn pool_over(under: Under) -> Result<Under, Error> {
+    over!(under, |upstream| Pool::new(upstream, PoolConfig::default())?)
 }
 
 /// Why a source cannot be had, in a few words if the error has them. A device that says so lacks it; one whose call fails for another reason,

@@ -72,8 +72,6 @@
 //!
 //! No text makes the parser panic: a line has at most 4096 bytes and 32 ingredients, four recipes deep.
 
-#![forbid(unsafe_code)]
-
 mod adaptors;
 mod amount;
 mod auto;

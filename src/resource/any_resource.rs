@@ -56,6 +56,21 @@ impl AnyResource {
         Self { resource }
     }
 
+    /// The resource, without what its type says of it.
+    pub(crate) fn into_erased(self) -> Arc<dyn Resource + Send + Sync> {
+        self.resource
+    }
+
+    /// A resource whose type is forgotten already.
+    ///
+    /// # Safety
+    ///
+    /// The type was `DeviceAccessible`, or would have been over another form of the same upstream: work on the device may read and write
+    /// each live block.
+    pub(crate) unsafe fn from_erased(resource: Arc<dyn Resource + Send + Sync>) -> Self {
+        Self { resource }
+    }
+
     /// Borrows the resource.
     #[must_use]
     pub fn as_ref(&self) -> ResourceRef<'_> {

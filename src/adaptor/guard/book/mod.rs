@@ -12,17 +12,16 @@ use pending::Pending;
 use smallvec::SmallVec;
 
 use super::fence::{Fence, Part, Zone};
-use super::staging::Staging;
+use super::staging::{Staging, StagingPool};
 use super::told::Told;
 use super::{GuardConfig, Trespass, TrespassKind};
 use crate::blocks::BlockTable;
 use crate::device::Device;
 use crate::driver::DriverResult;
 use crate::error::{Error, Misuse, MisuseKind};
-use crate::resource::{DevicePtr, Layout, Resource};
-use crate::source::Pinned;
+use crate::resource::{DevicePtr, Layout};
 use crate::stream::{Frontier, Stamp, Stream, StreamId, StreamRef};
-use crate::suballoc::{Growth, Pool, PoolConfig};
+use crate::suballoc::{Growth, PoolConfig};
 use crate::sync::{Arc, Mutex};
 use crate::tag::Tag;
 
@@ -57,7 +56,7 @@ pub struct GuardBook {
     config: GuardConfig,
     /// What leaves the quarantine is looked at on this stream. Nobody waits for it but to get memory.
     late: Stream,
-    staging: Arc<Pool<Pinned>>,
+    staging: Arc<StagingPool>,
     live: BlockTable<LiveBlock>,
     book: Mutex<Book>,
     told: Told,
@@ -123,7 +122,7 @@ impl GuardBook {
     pub(super) fn new(device: &Device, mut config: GuardConfig) -> Result<Self, Error> {
         let maximum = STAGING_BYTES.max(config.verify_bytes.saturating_mul(2));
         let step = PoolConfig::default().growth(Growth::Step(STAGING_STEP)).maximum(maximum);
-        let staging = Arc::new(Pool::new(Pinned::new(device)?, step)?);
+        let staging = Arc::new(StagingPool::new(device, step)?);
         let (live, book) = (BlockTable::default(), Mutex::default());
         let told = Told::new(config.handler.take());
         Ok(Self { device: device.clone(), config, late: device.stream()?, staging, live, book, told })
@@ -315,7 +314,7 @@ impl GuardBook {
 
     /// Trims the pinned memory that is not in use.
     pub(super) fn trim_staging(&self) -> Result<(), Error> {
-        self.staging.trim(0).map(drop)
+        self.staging.trim()
     }
 
     /// Adds a block.
@@ -526,6 +525,7 @@ mod tests {
     use super::*;
     use crate::Sim;
     use crate::compose::ResourceExt;
+    use crate::resource::Resource;
     use crate::source::Cuda;
 
     /// Behind streams that do not move, what a pair of calls looks at and asks does not depend on how many checks wait.
