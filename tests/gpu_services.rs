@@ -1,5 +1,5 @@
-//! Two services on one GPU under a limit that they share, one of which is killed each second, for twenty seconds, or as many as
-//! `ALLUVION_SOAK_SECONDS` says.
+//! Two services under a limit that they share, on one GPU or on one each, one of which is killed each second, for twenty seconds, or as
+//! many as `ALLUVION_SOAK_SECONDS` says.
 
 #[path = "support/raw_block.rs"]
 mod raw_block;
@@ -22,10 +22,10 @@ use raw_block::{Held, layout_of};
 use rerun::{CHILD, is_child};
 use shared_directory::SharedDirectory;
 
-const TEST: &str = "two_services_live_on_one_card_while_one_is_killed_each_second";
-/// Where the file of the limit is, and who the child is.
+/// Where the file of the limit is, who the child is, and the number of its GPU.
 const DIRECTORY: &str = "ALLUVION_TEST_DIRECTORY";
 const MEMBER: &str = "ALLUVION_TEST_MEMBER";
+const CARD: &str = "ALLUVION_TEST_CARD";
 
 /// The limit of all, and what each of the two is sure of: together half of it, so that they compete for the rest.
 const LIMIT: usize = 4 << 30;
@@ -52,9 +52,9 @@ fn config(directory: &Path) -> SharedConfig {
         .guarantee("trainer", GUARANTEE)
 }
 
-fn gpu() -> Device {
+fn gpu(card: u32) -> Device {
     let machine = Machine::of_environment().unwrap_or_else(|error| panic!("a test needs a GPU: {error}"));
-    machine.device(0).expect("a test needs a GPU")
+    machine.device(card).unwrap_or_else(|error| panic!("a test needs GPU {card}: {error}"))
 }
 
 fn say(word: &str) {
@@ -63,10 +63,10 @@ fn say(word: &str) {
 }
 
 /// Has its guarantee first, then as much as it can get, in blocks that it writes and checks, until it is killed.
-fn serve(directory: &Path, member: &str) -> ! {
+fn serve(directory: &Path, member: &str, card: u32) -> ! {
     let allowance =
         Allowance::shared(&config(directory).member(member)).unwrap_or_else(|error| panic!("{error}"));
-    let device = gpu();
+    let device = gpu(card);
     let stream = device.stream().expect("a GPU has streams");
     let source = Mapped::new(&device).expect("a GPU maps pages").budget(allowance.clone());
     let pool = source.pool(PoolConfig::default().maximum(LIMIT)).expect("a pool can be made");
@@ -119,20 +119,22 @@ struct Service {
     child: Child,
     lines: std::io::Lines<BufReader<ChildStdout>>,
     member: &'static str,
+    card: u32,
 }
 
 impl Service {
-    fn start(directory: &SharedDirectory, member: &'static str) -> Self {
+    fn start(test: &str, directory: &SharedDirectory, (member, card): (&'static str, u32)) -> Self {
         let mut child = Command::new(env::current_exe().expect("this program has a file"))
-            .args(["--exact", TEST, "--nocapture", "--test-threads=1"])
-            .env(CHILD, TEST)
+            .args(["--exact", test, "--nocapture", "--test-threads=1", "--include-ignored"])
+            .env(CHILD, test)
             .env(DIRECTORY, directory.path())
             .env(MEMBER, member)
+            .env(CARD, card.to_string())
             .stdout(Stdio::piped())
             .spawn()
             .expect("this program can be started");
         let lines = BufReader::new(child.stdout.take().expect("it is a pipe")).lines();
-        Self { child, lines, member }
+        Self { child, lines, member, card }
     }
 
     /// Waits until it says a line that ends with that.
@@ -154,21 +156,36 @@ impl Service {
 
 #[test]
 fn two_services_live_on_one_card_while_one_is_killed_each_second() {
-    if is_child(TEST) {
+    compete("two_services_live_on_one_card_while_one_is_killed_each_second", [0, 0]);
+}
+
+#[test]
+#[ignore = "needs two GPUs"]
+fn two_services_on_two_cards_share_a_limit_while_one_is_killed_each_second() {
+    compete("two_services_on_two_cards_share_a_limit_while_one_is_killed_each_second", [0, 1]);
+}
+
+/// The test of that name, with a service on each of two cards, which may be the same.
+fn compete(test: &str, [first, second]: [u32; 2]) {
+    if is_child(test) {
         let directory = env::var_os(DIRECTORY).expect("the parent says where");
-        serve(Path::new(&directory), &env::var(MEMBER).expect("the parent says who"));
+        let card = env::var(CARD).ok().and_then(|card| card.parse().ok()).expect("the parent says on which");
+        serve(Path::new(&directory), &env::var(MEMBER).expect("the parent says who"), card);
     }
     let said = env::var("ALLUVION_SOAK_SECONDS");
     let seconds =
         said.map_or(20, |seconds| seconds.parse().expect("ALLUVION_SOAK_SECONDS is a number of seconds"));
-    let device = gpu();
-    let free = || device.memory_info().expect("a device knows its memory").free_bytes;
+    let mut devices = vec![gpu(first)];
+    devices.extend((second != first).then(|| gpu(second)));
+    let free_of = |device: &Device| device.memory_info().expect("a device knows its memory").free_bytes;
+    let free = || devices.iter().map(free_of).sum::<usize>();
     let before = free();
     let directory = SharedDirectory::new();
     let looker = Allowance::shared(&config(directory.path())).unwrap_or_else(|error| panic!("{error}"));
     let taken = || looker.members().iter().map(|member| member.used_bytes).sum::<usize>();
 
-    let mut services = ["server", "trainer"].map(|member| Some(Service::start(&directory, member)));
+    let start = |who| Some(Service::start(test, &directory, who));
+    let mut services = [("server", first), ("trainer", second)].map(start);
     let (mut kills, mut most_taken, mut most_used) = (0, 0, 0);
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut next = Instant::now() + Duration::from_secs(1);
@@ -187,10 +204,10 @@ fn two_services_live_on_one_card_while_one_is_killed_each_second() {
         next = Instant::now() + Duration::from_secs(1);
         let at = kills % 2;
         let killed = services[at].take().expect("both run");
-        let member = killed.member;
+        let who = (killed.member, killed.card);
         killed.kill();
         kills += 1;
-        services[at] = Some(Service::start(&directory, member));
+        services[at] = start(who);
     }
     services.into_iter().flatten().for_each(Service::kill);
     // The kernel gives the locks of a process that has ended back when the last user of its memory is gone.
@@ -201,9 +218,10 @@ fn two_services_live_on_one_card_while_one_is_killed_each_second() {
     }
     let left = before.saturating_sub(free());
     println!(
-        "{kills} killed; {most_taken} bytes of {LIMIT} taken at most, {most_used} used on the device; {left} left"
+        "{kills} killed; {most_taken} bytes of {LIMIT} taken at most, {most_used} used on {} device(s); {left} left",
+        devices.len()
     );
     assert!(most_taken > 2 * GUARANTEE, "they never competed: {most_taken} bytes were taken");
-    assert!(most_used <= LIMIT + 2 * CONTEXT, "{most_used} bytes of the device were used");
+    assert!(most_used <= LIMIT + 2 * CONTEXT, "{most_used} bytes of the devices were used");
     assert!(left <= 64 << 20, "{left} bytes are lost");
 }

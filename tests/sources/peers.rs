@@ -190,6 +190,13 @@ fn memory_of_each_device_is_used_on_the_other() {
 }
 
 #[test]
+fn a_pool_that_its_peer_uses_sleeps() {
+    let sim = machine_of(2);
+    two_devices::a_pool_that_its_peer_uses_sleeps(sim.machine());
+    sim.assert_clean();
+}
+
+#[test]
 fn threads_of_two_devices_use_memory_of_each_other() {
     for line in ["stats | pool | cuda-async(peers=all)", "pool | mapped(peers=all)", "pool | cuda(peers=all)"]
     {

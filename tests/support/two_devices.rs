@@ -8,8 +8,11 @@ use std::thread;
 use alluvion::compose::PerDevice;
 use alluvion::driver::FillValue;
 use alluvion::metrics::Metrics;
-use alluvion::source::{NumaPolicy, Pinned, PinnedConfig};
-use alluvion::{AnyResource, Device, DeviceVec, Machine, Recipe, Resource, Stream};
+use alluvion::source::{Mapped, MappedConfig, NumaPolicy, Pinned, PinnedConfig};
+use alluvion::{
+    AnyResource, Device, DeviceAccessible, DeviceVec, Machine, PoolConfig, Recipe, Resource, ResourceExt,
+    SleepConfig, Stream,
+};
 
 /// Numbers in a vector: 3 MiB, which no page of 2 MiB holds.
 const LENGTH: usize = 3 << 18;
@@ -38,7 +41,13 @@ fn first_two(machine: &Machine) -> [Device; 2] {
 }
 
 /// A device writes half of a vector in memory of another one, in order with a stream of that one.
-fn write_half(by: &Device, on: &Stream, vector: &DeviceVec<u32>, home: &Stream, number: u32) {
+fn write_half<R: DeviceAccessible>(
+    by: &Device,
+    on: &Stream,
+    vector: &DeviceVec<u32, R>,
+    home: &Stream,
+    number: u32,
+) {
     on.wait_for_stream(home).unwrap();
     let half = vector.as_device_ptr().address() + (LENGTH / 2 * 4) as u64;
     // SAFETY: the second half of the vector, which nothing else uses until `home` has waited for `on` below.
@@ -49,7 +58,7 @@ fn write_half(by: &Device, on: &Stream, vector: &DeviceVec<u32>, home: &Stream, 
     home.wait_for_stream(on).unwrap();
 }
 
-fn assert_halves(vector: &DeviceVec<u32>, stream: &Stream, first: u32, second: u32) {
+fn assert_halves<R: DeviceAccessible>(vector: &DeviceVec<u32, R>, stream: &Stream, first: u32, second: u32) {
     let numbers = vector.to_vec(stream).unwrap();
     assert!(numbers[..LENGTH / 2].iter().all(|&number| number == first), "the half of its own device");
     assert!(numbers[LENGTH / 2..].iter().all(|&number| number == second), "the half of its peer");
@@ -75,6 +84,30 @@ pub(crate) fn memory_of_each_is_written_by_the_other(machine: &Machine, line: &s
     for (device, stack) in &stacks {
         device.synchronize().unwrap();
         stack.trim(0).unwrap();
+    }
+}
+
+/// A pool sleeps behind the work of a peer that writes to its pages. When it is awake both devices have the memory at its old addresses.
+pub(crate) fn a_pool_that_its_peer_uses_sleeps(machine: &Machine) {
+    let [first, second] = first_two(machine);
+    let (home, there) = (first.stream().unwrap(), second.stream().unwrap());
+    let config = MappedConfig::default().peers([second.clone()]);
+    let pool = Mapped::with_config(&first, config).unwrap().pool(PoolConfig::default()).unwrap();
+    let host = Pinned::new(&first).unwrap().pool(PoolConfig::default()).unwrap();
+    for round in 0..4 {
+        let vector = DeviceVec::filled_in(LENGTH, 1 + round, &home, &pool).unwrap();
+        let address = vector.as_device_ptr();
+        // Queued, and not waited for.
+        write_half(&second, &there, &vector, &home, 7 + round);
+        // SAFETY: nothing uses or frees a block until the pool is awake.
+        let mut asleep = unsafe { pool.sleep(SleepConfig::default().keep_in(&host)) }.unwrap();
+        assert_eq!(pool.pool_size(), 0, "the pages are gone, for both devices");
+        asleep.wake().unwrap();
+        drop(asleep);
+        assert_eq!(vector.as_device_ptr(), address);
+        assert_halves(&vector, &home, 1 + round, 7 + round);
+        write_half(&second, &there, &vector, &home, 70 + round);
+        assert_halves(&vector, &home, 1 + round, 70 + round);
     }
 }
 

@@ -30,10 +30,10 @@ typedef struct {
     int socket;
 } side;
 
-static inline side begin_side(alv_machine *machine, const char *recipe, int socket) {
+static inline side begin_side(alv_machine *machine, int device, const char *recipe, int socket) {
     side made = {machine, NULL, NULL, socket};
-    OK(alv_stream_create_on(machine, 0, &made.stream));
-    OK(alv_resource_from_recipe_on(machine, recipe, 0, &made.memory));
+    OK(alv_stream_create_on(machine, device, &made.stream));
+    OK(alv_resource_from_recipe_on(machine, recipe, device, &made.memory));
     return made;
 }
 
@@ -120,14 +120,17 @@ typedef struct {
     int of_child;
     alv_machine *machine;
     pthread_t thread;
-    void (*role)(alv_machine *machine, int socket);
+    void (*role)(alv_machine *machine, int device, int socket);
+    int device;
 #endif
 } process;
 
 #ifdef ON_A_GPU
 
-static inline void start(process *other, alv_machine *machine, const char *role) {
+static inline void start_on(process *other, alv_machine *machine, int device, const char *role) {
     (void)machine;
+    char number[16];
+    snprintf(number, sizeof number, "%d", device);
     int pair[2];
     EXPECT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
     other->socket = pair[0];
@@ -135,7 +138,7 @@ static inline void start(process *other, alv_machine *machine, const char *role)
     EXPECT(other->child >= 0);
     if (other->child == 0) {
         /* Another program from here on, which finds the socket as its input. */
-        if (dup2(pair[1], STDIN_FILENO) == STDIN_FILENO) execl("/proc/self/exe", "processes", role, (char *)NULL);
+        if (dup2(pair[1], STDIN_FILENO) == STDIN_FILENO) execl("/proc/self/exe", "processes", role, number, (char *)NULL);
         _exit(127);
     }
     close(pair[1]);
@@ -156,21 +159,22 @@ static inline void kill_and_join(process *other) {
 
 #else
 
-static void import(alv_machine *machine, int socket);
-static void export(alv_machine *machine, int socket);
+static void import(alv_machine *machine, int device, int socket);
+static void export(alv_machine *machine, int device, int socket);
 
 static inline void *run(void *of_process) {
     process *other = of_process;
-    other->role(other->machine, other->of_child);
+    other->role(other->machine, other->device, other->of_child);
     return NULL;
 }
 
-static inline void start(process *other, alv_machine *machine, const char *role) {
+static inline void start_on(process *other, alv_machine *machine, int device, const char *role) {
     int pair[2];
     EXPECT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
     other->socket = pair[0];
     other->of_child = pair[1];
     other->role = strcmp(role, "import") == 0 ? import : export;
+    other->device = device;
     OK(alv_sim_process(machine, &other->machine));
     EXPECT(pthread_create(&other->thread, NULL, run, other) == 0);
 }
@@ -191,5 +195,7 @@ static inline void kill_and_join(process *other) {
 }
 
 #endif
+
+static inline void start(process *other, alv_machine *machine, const char *role) { start_on(other, machine, 0, role); }
 
 #endif

@@ -11,19 +11,19 @@
 #endif
 
 /* The other side: opens, reads, writes, and gives it up when it may; or is killed while it has the memory. */
-static void import(alv_machine *machine, int socket) {
-    const side here = begin_side(machine, "cuda", socket);
+static void import(alv_machine *machine, int device, int socket) {
+    const side here = begin_side(machine, device, "cuda", socket);
     unsigned char bytes[ALV_MESSAGE_BYTES];
     int descriptor = -1;
     const size_t length = receive_message(socket, bytes, &descriptor);
     alv_open_options options = ALV_INIT(alv_open_options);
-    options.flags = ALV_OPEN_WRITABLE;
+    options.flags = ALV_OPEN_WRITABLE | (device == 0 ? 0 : ALV_OPEN_PEER);
     alv_imported *imported = NULL;
     OK(alv_open_shared_on(here.stream, bytes, length, descriptor, &options, &imported));
     if (descriptor >= 0) EXPECT(close(descriptor) == 0);
     alv_range range = ALV_INIT(alv_range);
     OK(alv_imported_range(imported, &range));
-    EXPECT(range.bytes == BYTES && range.visible_bytes >= BYTES && range.flags == ALV_OPEN_WRITABLE && range.device == 0);
+    EXPECT(range.bytes == BYTES && range.visible_bytes >= BYTES && range.flags == ALV_OPEN_WRITABLE && range.device == device);
     require_words(&here, range.data, 3, 0);
     OK(alv_fill_raw(here.memory, (char *)range.data + BYTES / 2, 0xA5, BYTES / 2, alv_stream_handle(here.stream)));
     OK(alv_stream_synchronize(here.stream));
@@ -39,8 +39,8 @@ static void import(alv_machine *machine, int socket) {
 }
 
 /* The other side: shares, and is killed. */
-static void export(alv_machine *machine, int socket) {
-    const side here = begin_side(machine, "pool | cuda", socket);
+static void export(alv_machine *machine, int device, int socket) {
+    const side here = begin_side(machine, device, "pool | cuda", socket);
     uint32_t *words = malloc(BYTES);
     EXPECT(words != NULL);
     word_pattern(words, 5);
@@ -82,13 +82,13 @@ static size_t importers(const alv_shared *shared) {
     return count;
 }
 
-/* The other side reads and writes, then gives it up. */
-static void another_reads_and_writes(alv_machine *machine, const char *recipe) {
-    const side here = begin_side(machine, recipe, -1);
+/* The other side, on a device of its own, reads and writes, then gives it up. */
+static void another_reads_and_writes(alv_machine *machine, int device, const char *recipe) {
+    const side here = begin_side(machine, 0, recipe, -1);
     void *block = filled(&here, 3);
     alv_shared *shared = shared_by(&here, block);
     process other;
-    start(&other, machine, "import");
+    start_on(&other, machine, device, "import");
     send_message(other.socket, shared);
     EXPECT(wait_for_step(other.socket) == 'W');
     EXPECT(importers(shared) == 1);
@@ -106,7 +106,7 @@ static void another_reads_and_writes(alv_machine *machine, const char *recipe) {
 
 /* The other side is killed while it has the memory: the end returns. */
 static void an_importer_is_killed(alv_machine *machine, const char *recipe) {
-    const side here = begin_side(machine, recipe, -1);
+    const side here = begin_side(machine, 0, recipe, -1);
     void *block = filled(&here, 3);
     alv_shared *shared = shared_by(&here, block);
     process other;
@@ -124,7 +124,7 @@ static void an_importer_is_killed(alv_machine *machine, const char *recipe) {
 
 /* The side that shares is killed: what is open stays, and nothing else is opened. */
 static void an_exporter_is_killed(alv_machine *machine) {
-    const side here = begin_side(machine, "cuda", -1);
+    const side here = begin_side(machine, 0, "cuda", -1);
     process other;
     start(&other, machine, "export");
     unsigned char bytes[ALV_MESSAGE_BYTES];
@@ -146,7 +146,7 @@ static void an_exporter_is_killed(alv_machine *machine) {
 
 /* The block is the library's while the other side has it. */
 static void a_block_is_parked(alv_machine *machine) {
-    const side here = begin_side(machine, "stats | pool | cuda", -1);
+    const side here = begin_side(machine, 0, "stats | pool | cuda", -1);
     alv_shared *shared = shared_by(&here, filled(&here, 3));
     process other;
     start(&other, machine, "import");
@@ -173,7 +173,7 @@ static void a_block_is_parked(alv_machine *machine) {
 
 /* A child of a fork has no part in what its parent shares, and frees nothing. */
 static void a_fork_has_no_part(alv_machine *machine) {
-    const side here = begin_side(machine, "pool | cuda", -1);
+    const side here = begin_side(machine, 0, "pool | cuda", -1);
     void *block = filled(&here, 3);
     alv_shared *shared = shared_by(&here, block);
     const pid_t child = fork();
@@ -215,8 +215,9 @@ int main(int count, char **arguments) {
     if (driver == NULL) driver = "cuda";
     OK(alv_machine_named(driver, &machine));
     if (count > 1) {
-        if (strcmp(arguments[1], "import") == 0) import(machine, STDIN_FILENO);
-        else if (strcmp(arguments[1], "export") == 0) export(machine, STDIN_FILENO);
+        const int device = count > 2 ? atoi(arguments[2]) : 0;
+        if (strcmp(arguments[1], "import") == 0) import(machine, device, STDIN_FILENO);
+        else if (strcmp(arguments[1], "export") == 0) export(machine, device, STDIN_FILENO);
         else open_as_torch(STDIN_FILENO);
         alv_machine_release(machine);
         return 0;
@@ -229,9 +230,16 @@ int main(int count, char **arguments) {
     const char *recipes[] = {"cuda", "pool | cuda", "pool | cuda-async(handles=fd)", "mapped(handles=fd)",
                              "arena(bytes=8MiB) | mapped(handles=fd)"};
     int parts = 0;
+    int32_t devices = 0;
+    OK(alv_device_count(&devices));
     for (size_t at = 0; at < sizeof recipes / sizeof *recipes; at++) {
-        another_reads_and_writes(machine, recipes[at]);
+        another_reads_and_writes(machine, 0, recipes[at]);
         passed(&parts, "another reads and writes", recipes[at]);
+        /* The driver imports a block of a pool for the pool's own device alone. */
+        if (devices > 1 && strstr(recipes[at], "cuda-async") == NULL) {
+            another_reads_and_writes(machine, 1, recipes[at]);
+            passed(&parts, "another on a second device reads and writes", recipes[at]);
+        }
         an_importer_is_killed(machine, recipes[at]);
         passed(&parts, "an importer is killed", recipes[at]);
     }

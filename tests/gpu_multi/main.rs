@@ -3,10 +3,16 @@
 #![expect(unsafe_code, reason = "writes from one device to the memory of another")]
 
 #[cfg(target_os = "linux")]
-#[path = "support/sharing_contract/mod.rs"]
+#[path = "../support/shareable.rs"]
+mod shareable;
+#[cfg(target_os = "linux")]
+#[path = "../support/sharing_contract/mod.rs"]
 mod sharing_contract;
-#[path = "support/two_devices.rs"]
+#[path = "../support/two_devices.rs"]
 mod two_devices;
+
+#[cfg(target_os = "linux")]
+mod shared;
 
 use std::sync::Arc;
 
@@ -274,6 +280,14 @@ fn memory_of_each_device_is_used_on_the_other() {
         two_devices::memory_of_each_is_written_by_the_other(&machine, line);
         println!("fact: each of two GPUs uses memory of the other: {line}");
     }
+}
+
+#[test]
+#[ignore = "needs two GPUs"]
+fn a_pool_that_its_peer_uses_sleeps() {
+    two_devices::a_pool_that_its_peer_uses_sleeps(
+        &Machine::of_environment().expect("these tests need a driver"),
+    );
 }
 
 #[test]
