@@ -66,13 +66,17 @@ impl<U: Resource> Engine<U> {
     pub(super) fn return_segments(&self, keep_units: u64, are_more: impl Fn() -> bool) -> usize {
         let mut gone = 0;
         // Those that a hook does not let go of are out of the core until the end: else each would be the next one again.
-        let mut refused = Vec::new();
+        let mut refused: Vec<Segment> = Vec::new();
+        // They count to what is kept: others go in their place.
+        let mut refused_units = 0;
         while are_more()
-            && let Some(segment) = self.take_surplus(keep_units)
+            && let Some(segment) = self.take_surplus(keep_units.saturating_sub(refused_units))
         {
-            match self.let_go_of(segment) {
-                true => gone += self.return_leaving(segment).unwrap_or(0),
-                false => refused.push(segment),
+            if self.let_go_of(segment) {
+                gone += self.return_leaving(segment).unwrap_or(0);
+            } else {
+                refused_units += u64::from(segment.units);
+                refused.push(segment);
             }
         }
         refused.into_iter().for_each(|segment| self.keep_leaving(segment));
