@@ -65,7 +65,8 @@ pub unsafe extern "C" fn alv_graph_memory_bytes(memory: *const GraphMemoryHandle
 
 /// Gives the memory back to the pool; `given_back`, which may be null, gets its bytes: 0 if that was done before. The graph is gone, with
 /// all that can be launched of it, and none of its launches is running or queued: that is the caller's promise. `ALV_IN_USE` while a block of
-/// it is out: nothing is given back then, and it can be called again. The allocations have ended in any case.
+/// it is out, or while another thread gives it back: this call gives nothing back then, and can be made again. The allocations have ended in
+/// any case.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_graph_memory_give_back(
     memory: *const GraphMemoryHandle,

@@ -170,12 +170,16 @@ impl Drop for Block {
             return;
         }
         let uses = self.uses.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // Where the stream cannot be had or cannot wait, the block leaks: the device is lost, or the process is another one.
+        // Where the stream cannot wait because streams capture, the block is the graph's. Where no graph has memory of the pool, or the stream
+        // cannot be had, it leaks: nobody says when the graph is gone, the device is lost, or the process is another one.
         let _ = self.stream.with(self.owner.device(), |stream| {
-            if !uses.is_empty() {
-                stream.wait_for(uses)?;
+            if !uses.is_empty()
+                && let Err(error) = stream.wait_for(uses)
+                && !self.owner.leave_to_graph(self.address, stream, uses)
+            {
+                return Err(error);
             }
-            // SAFETY: as in `freed_at_once`, and `self` is going.
+            // SAFETY: as in `freed_at_once`, and `self` is going. The stream has waited for the uses, or the pool keeps the block until it has.
             unsafe { self.owner.deallocate(self.address, self.layout, stream) };
             Ok(())
         });

@@ -54,8 +54,8 @@ impl GraphMemory {
     /// Gives the memory back to the pool, and returns the bytes; 0 if that was done before.
     ///
     /// Whoever calls it promises that the graph is gone, with all that can be launched of it, and that none of its launches is running or
-    /// queued. `alluvion.errors.InUse` while a block of it is out: nothing is given back then, and it can be called again. The allocations have
-    /// ended in any case.
+    /// queued. `alluvion.errors.InUse` while a block of it is out, or while another thread releases it: this call gives nothing back then, and can
+    /// be made again. The allocations have ended in any case.
     fn release(&self, py: Python<'_>) -> PyResult<usize> {
         let released = py.detach(|| {
             let Some(memory) = &self.memory else { return Ok(0) };

@@ -95,6 +95,32 @@ def test_a_block_that_is_out_keeps_it(sim, stack):
     assert memory.release() == 2 * MIB
 
 
+def test_a_buffer_that_two_streams_use_is_the_graphs_when_it_is_dropped_within(sim, stack):
+    main, side = Stream(flags=1), Stream(flags=1)
+    before, output = held(stack, main), held(stack, side)
+    sim.begin_capture(main)
+    with stack.capture(main) as memory:
+        memory.follow(side, main)
+        within = held(stack, main)
+        addresses = {within.ptr, before.ptr}
+        for used in (within, before):
+            output.copy_from_device(used, stream=side)
+        del used, within, before
+        more = [held(stack, main) for _ in range(8)]
+        assert addresses.isdisjoint(block.ptr for block in more), "the other stream uses them in each launch"
+        del more
+        memory.follow(main, side)
+        graph = sim.end_capture(main)
+    for _ in range(2):
+        graph.launch(main)
+    main.synchronize()
+    del graph
+    assert memory.release() > 2 * MIB, "its own, and that of the buffer that was there before"
+    del output
+    gc.collect()
+    assert stack.pool_status()["live_blocks"] == 0
+
+
 def test_an_exception_within_ends_the_capture_of_the_pool(sim, stack):
     stream = Stream(flags=1)
     sim.begin_capture(stream)
@@ -161,10 +187,21 @@ def test_threads_release_it_once(sim, stack):
             held(stack, stream)
             graph = sim.end_capture(stream)
         del graph
-        released = []
-        threads = [threading.Thread(target=lambda: released.append(memory.release())) for _ in range(4)]
+        released, refused = [], []
+
+        def release():
+            try:
+                released.append(memory.release())
+            except errors.InUse as error:
+                refused.append(str(error))
+
+        threads = [threading.Thread(target=release) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert sorted(released) == [0, 0, 0, 2 * MIB]
+        # Whoever comes while one is at it is told so, and whoever comes later gets 0.
+        assert len(released) + len(refused) == 4
+        assert sorted(released) == [0] * (len(released) - 1) + [2 * MIB]
+        assert all("another thread is releasing it" in why for why in refused)
+        assert memory.release() == 0

@@ -19,4 +19,5 @@ pub use per_device::{Iter, PerDevice};
 pub use per_device_error::PerDeviceError;
 pub use resource_ext::ResourceExt;
 pub use stack_graph_memory::StackGraphMemory;
+pub(crate) use stack_graph_memory::leave_to_graph;
 pub use stack_sleeper::StackSleeper;

@@ -3,14 +3,14 @@
 #![expect(unsafe_code, reason = "gives the memory of graphs that are gone back to their pool")]
 
 use core::fmt;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU8, Ordering};
 
 use crate::driver::CaptureId;
 use crate::error::Error;
 use crate::resource::{AnyResource, DevicePtr, Layout, Resource};
 use crate::size::Size;
-use crate::stream::OnStream;
-use crate::suballoc::{Pool, ReservationId, SuballocBook};
+use crate::stream::{Frontier, OnStream, StreamRef};
+use crate::suballoc::{KeepsBlocks, Pool, ReservationId, SuballocBook};
 
 /// Memory of a stack that belongs to a captured graph: [`AnyResource::capture`]. Keep it beside the graph.
 ///
@@ -22,9 +22,16 @@ pub struct StackGraphMemory {
     stack: AnyResource,
     reservation: ReservationId,
     capture: CaptureId,
-    /// Not of `sync`, because no protocol depends on it: who releases it twice at once is told so by the book.
-    is_released: AtomicBool,
+    /// [`HELD`], [`GOING`] or [`GONE`]. Not of `sync`, because no protocol depends on it: the book lets nobody release it twice.
+    part: AtomicU8,
 }
+
+/// It has its part of the memory.
+const HELD: u8 = 0;
+/// A thread is releasing it.
+const GOING: u8 = 1;
+/// It has been released.
+const GONE: u8 = 2;
 
 static_assertions::assert_impl_all!(StackGraphMemory: Send, Sync);
 static_assertions::assert_not_impl_any!(StackGraphMemory: Clone);
@@ -62,16 +69,54 @@ impl AnyResource {
     ///
     /// # Errors
     ///
-    /// `Unsupported` for a stack whose outermost suballocator is no pool; else as there.
+    /// `Unsupported` for a stack whose outermost suballocator is no pool, or that has bins over it; else as there.
     pub fn capture<'s>(&self, stream: impl OnStream<'s>) -> Result<StackGraphMemory, Error> {
         let (reservation, capture) = pool_of(self)?.1.open_session(stream.stream_ref(), None)?;
-        Ok(StackGraphMemory {
-            stack: self.clone(),
-            reservation,
-            capture,
-            is_released: AtomicBool::new(false),
-        })
+        Ok(StackGraphMemory { stack: self.clone(), reservation, capture, part: AtomicU8::new(HELD) })
     }
+
+    /// Has the next free of a block of this stack leave it to the graph that uses it: for an owner whose free on `stream` cannot be made to
+    /// come behind `uses`, because `stream` or that of a use captures. The block then serves neither the capture again nor anybody else, and
+    /// [`release`](StackGraphMemory::release) waits for `uses`. Returns `false`, and does nothing, if the block is of no graph and `stream`
+    /// captures none with memory of this stack: then a block that is freed may be reused under its uses.
+    ///
+    /// ```
+    /// use alluvion::driver::CaptureMode;
+    /// use alluvion::{Frontier, Layout, Recipe, Resource, Sim};
+    ///
+    /// let sim = Sim::new();
+    /// let (main, side) = (sim.device(0).stream()?, sim.device(0).stream()?);
+    /// let stack = "pool | cuda".parse::<Recipe>()?.build(&sim.device(0))?;
+    /// let layout = Layout::from_bytes(1000)?;
+    ///
+    /// sim.begin_capture(0, main.raw(), CaptureMode::Global).expect("a stream can capture");
+    /// let memory = stack.capture(&main)?;
+    /// memory.follow(&side, &main)?;
+    /// let block = stack.allocate(layout, main.as_ref())?;
+    /// // Work on `side` uses the block, and `main` does not wait for it.
+    /// let uses = Frontier::of(side.release());
+    /// assert!(main.wait_for(&uses).unwrap_err().is_capture());
+    /// assert!(stack.leave_to_graph(block, &main, &uses));
+    /// // SAFETY: the block came from there, with this layout; its uses on `side` are the graph's, which has the block.
+    /// unsafe { stack.deallocate(block, layout, main.as_ref()) };
+    /// assert_ne!(stack.allocate(layout, main.as_ref())?, block, "the graph has it");
+    /// # memory.follow(&main, &side)?;
+    /// # let _ = sim.end_capture(0, main.raw());
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    pub fn leave_to_graph<'s>(&self, block: DevicePtr, stream: impl OnStream<'s>, uses: &Frontier) -> bool {
+        leave_to_graph(self, block, stream.stream_ref(), uses)
+    }
+}
+
+/// As [`AnyResource::leave_to_graph`], for any resource.
+pub(crate) fn leave_to_graph(
+    resource: &dyn Resource,
+    block: DevicePtr,
+    stream: StreamRef<'_>,
+    uses: &Frontier,
+) -> bool {
+    pool_of(resource).is_ok_and(|(_, book)| book.leave_to_graph(block, stream, uses))
 }
 
 impl StackGraphMemory {
@@ -112,25 +157,32 @@ impl StackGraphMemory {
         pool_of(&self.stack)?.1.end_session(self.reservation, self.capture)
     }
 
-    /// As [`GraphMemory::release`](crate::GraphMemory::release). Of threads that call it at once, one releases the memory.
+    /// As [`GraphMemory::release`](crate::GraphMemory::release). Of threads that call it at once one gives the memory back and returns its
+    /// bytes; whoever comes while that one is at it gets an error, and whoever comes later 0.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As there; `InUse` while another thread is at it: the memory is back, or still the graph's, when that one has returned.
     ///
     /// # Safety
     ///
     /// As there.
     pub unsafe fn release(&self) -> Result<usize, Error> {
-        // Relaxed: it guards nothing but the words of the answer.
-        if self.is_released.swap(true, Ordering::Relaxed) {
-            return Ok(0);
+        // Relaxed, here and below: it guards nothing but the words of the answer. What is given back is under the lock of the book.
+        match self.part.compare_exchange(HELD, GOING, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => {}
+            Err(GONE) => return Ok(0),
+            Err(_) => {
+                return Err(Error::in_use_by_others(
+                    "memory of a graph",
+                    "another thread is releasing it",
+                    "release it once, or again when that thread is done",
+                ));
+            }
         }
         // SAFETY: the caller's promise.
         let released = unsafe { self.release_now() };
-        if released.is_err() {
-            self.is_released.store(false, Ordering::Relaxed);
-        }
+        self.part.store(if released.is_ok() { GONE } else { HELD }, Ordering::Relaxed);
         released
     }
 
@@ -151,8 +203,8 @@ impl StackGraphMemory {
 }
 
 /// The pool that is the outermost suballocator of a stack, past the layers that watch, and its book.
-fn pool_of(stack: &AnyResource) -> Result<(&dyn Resource, &SuballocBook), Error> {
-    let mut at: Option<&dyn Resource> = Some(stack);
+fn pool_of(stack: &dyn Resource) -> Result<(&dyn Resource, &SuballocBook), Error> {
+    let mut at = Some(stack);
     while let Some(resource) = at {
         if let Some(layer) = resource.layer() {
             if let Some(book) = layer.of_layer::<Pool>() {
@@ -160,6 +212,13 @@ fn pool_of(stack: &AnyResource) -> Result<(&dyn Resource, &SuballocBook), Error>
             }
             if layer.is::<SuballocBook>() {
                 break;
+            }
+            if layer.is::<KeepsBlocks>() {
+                return Err(Error::unsupported(
+                    "memory for a graph from a pool under bins",
+                    "a bin keeps blocks of its own, which it would hand to others while the graph uses them",
+                    "capture on a stack without `binning` over its pool",
+                ));
             }
         }
         at = resource.upstream();
@@ -173,7 +232,7 @@ fn pool_of(stack: &AnyResource) -> Result<(&dyn Resource, &SuballocBook), Error>
 
 impl Drop for StackGraphMemory {
     fn drop(&mut self) {
-        if !*self.is_released.get_mut() {
+        if *self.part.get_mut() != GONE {
             // The memory stays with the pool, as the graph's. It may have ended before.
             let _ = self.end();
         }

@@ -6,6 +6,7 @@ use super::access::Access;
 use super::capture::refuse_capture_by_others;
 use super::settle::proves_stopped;
 use super::uses::{Due, Use, Uses};
+use crate::compose::leave_to_graph;
 use crate::device::Device;
 use crate::driver::FillValue;
 use crate::error::Error;
@@ -240,7 +241,8 @@ impl Block {
     }
 
     /// Gives the block back, behind all of its uses. Does not wait on the host unless a wait on the device cannot be
-    /// made; if neither can, or a graph may use it, the block is leaked. Where the device is known to have stopped, every use is
+    /// made; if neither can, it is left to the graph that has it by the pool's book, if there is one. If there is none, or a graph may use
+    /// it that no book knows, the block is leaked. Where the device is known to have stopped, every use is
     /// over. In a child of the process that made it, it is leaked too: the parent's device goes on.
     ///
     /// # Safety
@@ -256,16 +258,21 @@ impl Block {
         }
         let due = uses.due(Access::Write);
         let home = self.home.as_ref();
-        let ordered = due.iter().filter_map(|used| self.point(used)).all(|point| {
-            // The first point that cannot be waited for decides: the block is leaked.
-            follow(home, point).is_ok() || self.is_over_on_host(point)
+        let mut points = due.iter().filter_map(|used| self.point(used));
+        // The first point that cannot be waited for decides: the block is its graph's, or it is leaked.
+        let first = points.find(|&point| follow(home, point).is_err() && !self.is_over_on_host(point));
+        let ordered = first.is_none_or(|first| {
+            let mut behind = Frontier::of(first);
+            points.for_each(|point| behind.extend(point));
+            leave_to_graph(resource, self.address, home, &behind)
         });
         if ordered && !self.layout.is_empty() {
             // SAFETY:
             // - the block is live and came from there: the caller's promise.
             // - the layout is the one it was allocated with.
             // - every use comes before: the home's own are on it, or on the stream that it was handed on from, which
-            //   it waited for; the others were waited for above.
+            //   it waited for; the others were waited for above, or the pool was told of them, and keeps the block until it has
+            //   waited for them.
             unsafe { resource.deallocate(self.address, self.layout, home) };
         }
     }

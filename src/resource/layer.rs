@@ -109,6 +109,11 @@ impl<'a> LayerBook<'a> {
         Self { name: L::NAME, book, figures }
     }
 
+    /// The book of what is no layer that can be found: for what this crate asks of its own resources.
+    pub(crate) fn unlisted(book: &'a dyn Any) -> Self {
+        Self { name: None, book, figures: |_, _| () }
+    }
+
     /// Adds the figures of the book to `to`: see [`Layer::figures`].
     pub fn figures(self, to: &mut Figures<'_>) {
         (self.figures)(self.book, to);

@@ -40,6 +40,7 @@ mod snapshot;
 mod status;
 
 pub use arena::{Arena, ArenaConfig};
+pub(crate) use binning::KeepsBlocks;
 pub use binning::{Binning, BinningBuilder};
 pub(crate) use engine::ReservationId;
 pub use engine::SuballocBook;

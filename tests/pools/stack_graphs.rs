@@ -1,11 +1,14 @@
 //! Memory of graphs, of stacks whose type is forgotten.
 
-#![expect(unsafe_code, reason = "gives the memory of graphs back")]
+#![expect(unsafe_code, reason = "gives the memory of graphs back, and frees blocks")]
 
-use alluvion::driver::{Call, CaptureMode, Code};
+use std::sync::mpsc;
+use std::thread;
+
+use alluvion::driver::{Call, CaptureMode, Code, Driver};
 use alluvion::sim::Fault;
 use alluvion::suballoc::SuballocBook;
-use alluvion::{AnyResource, DeviceVec, ErrorKind, Recipe, ResourceExt, Sim, Stream};
+use alluvion::{AnyResource, DeviceVec, ErrorKind, Layout, Recipe, Resource, ResourceExt, Sim, Stream};
 
 fn rig(recipe: &str) -> (Sim, AnyResource, Stream) {
     let sim = Sim::new();
@@ -43,7 +46,14 @@ fn it_serves_the_graph_through_layers_that_watch() {
 
 #[test]
 fn where_there_is_no_pool_it_is_refused() {
-    for recipe in ["cuda", "stats | cuda-async", "arena(8MiB) | pool | cuda"] {
+    let recipes = [
+        "cuda",
+        "stats | cuda-async",
+        "arena(8MiB) | pool | cuda",
+        "binning(from=4KiB,to=4KiB,blocks=2) | pool | cuda",
+        "stats | binning(from=4KiB,to=8KiB,blocks=2) | tracking | pool | cuda",
+    ];
+    for recipe in recipes {
         let (sim, stack, stream) = rig(recipe);
         sim.begin_capture(0, stream.raw(), CaptureMode::Global).expect("it can capture");
         let refused = stack.capture(&stream).expect_err("there is none");
@@ -83,4 +93,42 @@ fn one_that_is_dropped_leaves_the_memory_with_the_graph() {
     assert_eq!(graph_bytes(&stack), 2 << 20);
     drop((graph, stack));
     assert!(!sim.leaks().is_empty(), "nobody has said that the graph is gone");
+}
+
+/// A release waits, on the host, for the work behind which a block was freed elsewhere. Here that work waits for this test.
+#[test]
+fn of_two_threads_that_release_it_one_is_told_so() {
+    let (sim, stack, stream) = rig("pool | cuda");
+    let other = sim.device(0).stream().expect("there are numbers");
+    sim.begin_capture(0, stream.raw(), CaptureMode::Global).expect("it can capture");
+    let memory = stack.capture(&stream).expect("there is a pool");
+    let layout = Layout::from_bytes(1000).expect("it is short");
+    let block = stack.allocate(layout, stream.as_ref()).expect("there is memory");
+    drop(sim.end_capture(0, stream.raw()).expect("the capture is whole"));
+    memory.end().expect("it is open");
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    // It ends with the sender, too: a test that fails leaves no thread behind.
+    let work = move || {
+        let _ = may_go_on.recv();
+    };
+    // SAFETY: the stream lives, and the function calls nothing of the library.
+    unsafe { sim.stream_host_call(0, other.raw(), Box::new(work)) }.expect("it can be queued");
+    // SAFETY: the block came from there with this layout, and nothing but that work uses it.
+    unsafe { stack.deallocate(block, layout, other.as_ref()) };
+    // SAFETY: the graph is gone, and was never launched.
+    let release = || unsafe { memory.release() };
+    let (returned, answers) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            let returned = returned.clone();
+            scope.spawn(move || returned.send(release()).expect("the test waits for it"));
+        }
+        // The one that has it cannot return before the work goes on.
+        let refused = answers.recv().expect("there are two").expect_err("the other is at it");
+        assert_eq!(refused.kind(), ErrorKind::InUse);
+        assert!(refused.to_string().contains("another thread is releasing it"), "{refused}");
+        drop(go_on);
+        assert_eq!(answers.recv().expect("there are two").expect("it gets the memory"), 2 << 20);
+    });
+    assert_eq!((release().expect("it is gone"), graph_bytes(&stack)), (0, 0));
 }

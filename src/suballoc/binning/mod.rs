@@ -22,7 +22,7 @@ use crate::driver::MemoryInfo;
 use crate::error::{Error, is_freed_by};
 use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
-    DeviceAccessible, DevicePtr, Export, HostAccessible, Layout, Resource, ResourceId, Shareable,
+    DeviceAccessible, DevicePtr, Export, HostAccessible, LayerBook, Layout, Resource, ResourceId, Shareable,
 };
 use crate::size::Size;
 use crate::stream::StreamRef;
@@ -65,6 +65,9 @@ pub struct Binning<U: Resource, B = FixedSize<Arc<U>>> {
     max_align: usize,
     id: ResourceId,
 }
+
+/// What a resource answers as its layer that keeps blocks of the suballocator below it, which does not see their uses.
+pub(crate) struct KeepsBlocks;
 
 impl Binning<crate::resource::AnyResource> {
     pub(crate) const CARD: Card = Card {
@@ -343,6 +346,10 @@ unsafe impl<U: Resource, B: Resource> Resource for Binning<U, B> {
 
     fn upstream(&self) -> Option<&dyn Resource> {
         Some(&*self.upstream)
+    }
+
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::unlisted(&KeepsBlocks))
     }
 }
 

@@ -28,6 +28,7 @@ use crate::sync::Arc;
 /// | in the capture, a block that was allocated in it | memory for later work of the capture |
 /// | in the capture, any other block of the pool | the graph's: it may use the block at each launch |
 /// | elsewhere, a block that was allocated in the capture | the graph's, and no more than that |
+/// | in the capture, by a container that a stream uses which the home does not wait for | the graph's, and no more than that |
 ///
 /// A suballocator above the pool, as a bin is, keeps blocks of its own that the pool does not see: take none from it in a capture.
 ///

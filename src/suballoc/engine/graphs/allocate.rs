@@ -81,7 +81,7 @@ impl<U: Resource> Engine<U> {
             Some(block) => block,
             None => self.grow_reservation(id, &book, &request)?,
         };
-        let live = LiveBlock { reservation: id, capture, units: want.units() };
+        let live = LiveBlock { reservation: id, capture, units: want.units(), is_left: false };
         if self.book.graphs.note_live(block, live) { Ok(block) } else { Err(over()) }
     }
 

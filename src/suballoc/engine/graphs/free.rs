@@ -1,6 +1,6 @@
 //! Freeing blocks of graphs, and blocks that graphs use.
 
-use super::super::{Engine, misuse};
+use super::super::{Engine, SuballocBook, misuse};
 use super::{Graphs, LiveBlock, ReservationId};
 use crate::driver::CaptureId;
 use crate::error::{Error, MisuseKind};
@@ -37,21 +37,27 @@ impl<U: Resource> Engine<U> {
         if may_sleep && let Some(freed) = self.free_asleep(want, block, layout, stream) {
             return Some(freed);
         }
-        let (stream, capture) = (stream?, graphs.capture_of(stream)?);
-        let id = graphs.reservation_of(capture);
-        if id.is_none() && !graphs.watch_captures {
-            return None;
-        }
+        let left = graphs.take_left(block);
+        let id = match left {
+            Some(id) => Some(id),
+            None => {
+                let id = graphs.reservation_of(graphs.capture_of(stream)?);
+                if id.is_none() && !graphs.watch_captures {
+                    return None;
+                }
+                id
+            }
+        };
         if self.book.ledger.is_some()
             && let Err(error) = self.remove_from_ledger(block, layout)
         {
             return Some(Err(error));
         }
-        let behind = stream.release();
+        let behind = stream.map(StreamRef::release);
         if !graphs.park(id, block, layout, behind) {
             // The graph has gone meanwhile, as whoever released it has promised.
-            self.book.withdraw(block, layout, Some(stream));
-            self.book.take_back(want, block, Some(behind));
+            self.book.withdraw(block, layout, stream);
+            self.book.take_back(want, block, behind);
         }
         Some(Ok(()))
     }
@@ -92,7 +98,8 @@ impl<U: Resource> Engine<U> {
         let graphs = &self.book.graphs;
         let id = live.reservation;
         // In the session that it was allocated in, the order of the capture says when it is free.
-        let inside = stream.filter(|_| capture.is_some_and(|capture| capture.number == live.capture.number));
+        let of_it = capture.is_some_and(|capture| capture.number == live.capture.number);
+        let inside = stream.filter(|_| of_it && !live.is_left);
         let session = inside.and_then(|stream| graphs.enter(id, live.capture, stream).ok());
         if let Some((book, branch)) = session {
             let want = book.want(layout).filter(|want| want.units() == live.units);
@@ -116,6 +123,20 @@ impl<U: Resource> Engine<U> {
         } else {
             Err(misuse(block, layout, MisuseKind::DoubleFree))
         }
+    }
+}
+
+impl SuballocBook {
+    /// Has the next free of a block leave it to the graph that may use it: the block serves neither the capture again nor anybody else
+    /// until the memory of the graph is released, which waits for `uses`. For a block whose free on `stream` cannot come behind them,
+    /// because a stream captures. Returns `false` if no memory of a graph has to do with the block: then nothing has changed.
+    pub(crate) fn leave_to_graph(&self, block: DevicePtr, stream: StreamRef<'_>, uses: &Frontier) -> bool {
+        if self.is_forked_child() || self.device.require(stream.device()).is_err() {
+            return false;
+        }
+        // Without the lock, because the driver is asked.
+        self.graphs.is_worth_a_look(block)
+            && self.graphs.leave(block, self.graphs.capture_of(Some(stream)), uses)
     }
 }
 
@@ -155,7 +176,13 @@ impl Graphs {
 
     /// Keeps a block of the suballocator that a graph uses, for good if the graph has no reservation. Returns `false` if that has
     /// gone.
-    fn park(&self, id: Option<ReservationId>, block: DevicePtr, layout: Layout, behind: Stamp) -> bool {
+    fn park(
+        &self,
+        id: Option<ReservationId>,
+        block: DevicePtr,
+        layout: Layout,
+        behind: Option<Stamp>,
+    ) -> bool {
         let mut reservations = self.reservations.lock();
         let Some(id) = id else {
             reservations.quarantined.push((block, layout));
@@ -163,7 +190,40 @@ impl Graphs {
         };
         let Some(reservation) = reservations.get(id) else { return false };
         reservation.parked.push((block, layout));
-        reservation.behind.join(&Frontier::of(behind));
+        behind.iter().for_each(|stamp| reservation.behind.extend(*stamp));
         true
+    }
+
+    /// Notes that a block belongs to a graph from its free on, and what its release has to wait for beside: the graph that the block
+    /// is of, or that of a capture. Returns `false` if there is none.
+    fn leave(&self, block: DevicePtr, capture: Option<CaptureId>, uses: &Frontier) -> bool {
+        let mut guard = self.reservations.lock();
+        let reservations = &mut *guard;
+        let id = match reservations.live.get_mut(&block.address()) {
+            Some(live) => {
+                live.is_left = true;
+                live.reservation
+            }
+            None => {
+                let of_capture = capture.and_then(|capture| reservations.of_capture(capture));
+                let Some(id) = of_capture.map(|reservation| reservation.id) else { return false };
+                reservations.left.insert(block.address(), id);
+                id
+            }
+        };
+        if let Some(reservation) = reservations.get(id) {
+            reservation.behind.join(uses);
+        }
+        self.set_filter(reservations);
+        true
+    }
+
+    /// The reservation that a block was left to, which it is not any more.
+    fn take_left(&self, block: DevicePtr) -> Option<ReservationId> {
+        let mut guard = self.reservations.lock();
+        let reservations = &mut *guard;
+        let left = reservations.left.remove(&block.address())?;
+        self.set_filter(reservations);
+        Some(left)
     }
 }

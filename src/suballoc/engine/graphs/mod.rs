@@ -14,11 +14,13 @@
 //!
 //! A block returns to its session only if it was allocated in it and is freed on a stream of the same capture. Any other free
 //! may lie behind work that runs, which no launch of the graph follows: such a block is kept until the reservation is released.
+//! So is one that another stream of the capture has used, when the stream of the free cannot wait for that use: its owner
+//! [leaves](SuballocBook::leave_to_graph) it before the free.
 //!
 //! # The filter
 //!
 //! Each allocation and each free of the suballocator loads one word, [`Graphs::lowest`]: without graphs it is the largest
-//! address, and nothing else is looked at; while a session is open, and where captures are watched, it is 0. The load is relaxed. A thread that frees a block of a
+//! address, and nothing else is looked at; while a session is open, or a block is left to a graph, and where captures are watched, it is 0. The load is relaxed. A thread that frees a block of a
 //! graph has it from the thread that allocated it, and so comes after the store; a thread that uses a stream while another thread
 //! opens a session on it is ordered with that thread by chance anyway.
 //!
@@ -95,6 +97,8 @@ struct LiveBlock {
     /// The capture that it was allocated in.
     capture: CaptureId,
     units: u32,
+    /// Work of other streams uses it that the free cannot come behind: the free does not return it to its session.
+    is_left: bool,
 }
 
 #[derive(Debug, Default)]
@@ -103,6 +107,8 @@ struct Reservations {
     live: HashMap<u64, LiveBlock>,
     /// Blocks of the suballocator that were freed in captures without a session: no handle says when their graphs are gone.
     quarantined: Vec<(DevicePtr, Layout)>,
+    /// Blocks of the suballocator that are a reservation's as soon as they are freed, on whatever stream.
+    left: HashMap<u64, ReservationId>,
     made: u64,
     /// Something sleeps.
     has_asleep: bool,
@@ -132,8 +138,8 @@ const ASLEEP: u64 = 1;
 /// The memory that graphs have of one suballocator.
 #[derive(Debug)]
 pub(super) struct Graphs {
-    /// No block of a graph that is out has a lower address; [`ASLEEP`] while something sleeps; 0 while a session is open, or captures
-    /// are watched. See the top of the file.
+    /// No block of a graph that is out has a lower address; [`ASLEEP`] while something sleeps; 0 while a session is open, a block is
+    /// left to a graph, or captures are watched. See the top of the file.
     lowest: AtomicU64,
     /// The blocks of graphs that are out lie between these addresses.
     first: AtomicU64,
@@ -211,7 +217,7 @@ impl Graphs {
         if reservations.has_asleep {
             lowest = ASLEEP;
         }
-        if self.watch_captures || reservations.all.iter().any(is_open) {
+        if self.watch_captures || !reservations.left.is_empty() || reservations.all.iter().any(is_open) {
             lowest = 0;
         }
         // Relaxed: as above.

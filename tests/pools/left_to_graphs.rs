@@ -1,0 +1,163 @@
+//! Blocks that two streams of a capture use, and that are dropped within it: they are the graph's, and go back with its memory.
+
+#![expect(unsafe_code, reason = "gives the memory of graphs back, and frees blocks")]
+
+use alluvion::driver::CaptureMode;
+use alluvion::suballoc::SuballocBook;
+use alluvion::{
+    AnyResource, DeviceVec, ErrorKind, Frontier, Layout, PoolConfig, Recipe, Resource, ResourceExt, Sim,
+    Stream,
+};
+
+use crate::graph_rig::{MIB, Rig, release};
+
+/// A stack, with the stream that captures and one that joins.
+fn rig(recipe: &str) -> (Sim, AnyResource, Stream, Stream) {
+    let sim = Sim::new();
+    let device = sim.device(0);
+    let stack = recipe.parse::<Recipe>().expect("it is one").build(&device).expect("it can be built");
+    let (main, side) = (device.stream().expect("there are numbers"), device.stream().expect("as before"));
+    (sim, stack, main, side)
+}
+
+#[test]
+fn a_container_of_the_capture_goes_back_with_its_memory() {
+    let rig = Rig::new(PoolConfig::default());
+    rig.begin(&rig.main);
+    let mut memory = rig.pool.capture(&rig.main).unwrap();
+    memory.follow(&rig.side, &rig.main).unwrap();
+    let block = DeviceVec::<u8, _>::filled_in(MIB, 1, &rig.main, &rig.pool).unwrap();
+    let address = block.as_device_ptr();
+    block.record_use(&rig.side).unwrap();
+    drop(block);
+    let next = DeviceVec::<u8, _>::filled_in(MIB, 2, &rig.main, &rig.pool).unwrap();
+    assert_ne!(next.as_device_ptr(), address, "the other stream may still use it, in each launch");
+    drop(next);
+    memory.follow(&rig.main, &rig.side).unwrap();
+    let graph = rig.end(&rig.main);
+    memory.end().unwrap();
+    assert_eq!(release(&mut memory, graph).unwrap(), 2 * MIB);
+    assert_eq!((rig.pool.status().graph_bytes, rig.pool.status().live_bytes), (0, 0));
+    rig.check();
+}
+
+#[test]
+fn a_container_that_was_there_before_is_the_graphs_until_the_release() {
+    let rig = Rig::new(PoolConfig::default());
+    let before = DeviceVec::<u8, _>::filled_in(MIB, 1, &rig.main, &rig.pool).unwrap();
+    let address = before.as_device_ptr();
+    rig.begin(&rig.main);
+    let mut memory = rig.pool.capture(&rig.main).unwrap();
+    memory.follow(&rig.side, &rig.main).unwrap();
+    before.record_use(&rig.side).unwrap();
+    drop(before);
+    assert_eq!(rig.pool.status().graph_bytes, MIB, "it is the graph's from its free on");
+    memory.follow(&rig.main, &rig.side).unwrap();
+    let graph = rig.end(&rig.main);
+    memory.end().unwrap();
+    let others: Vec<_> =
+        (0..8).map(|_| DeviceVec::<u8, _>::uninit_in(MIB, &rig.side, &rig.pool).unwrap()).collect();
+    assert!(others.iter().all(|other| other.as_device_ptr() != address));
+    drop(others);
+    assert_eq!(release(&mut memory, graph).unwrap(), MIB);
+    assert_eq!((rig.pool.status().graph_bytes, rig.pool.status().live_bytes), (0, 0));
+    rig.check();
+}
+
+/// The books above the pool hear of the free as of any other.
+#[test]
+fn a_block_that_is_left_is_freed_through_all_layers() {
+    let (sim, stack, main, side) = rig("stats | tracking | pool | cuda");
+    let layout = Layout::from_bytes(1000).expect("it is short");
+    let before = stack.allocate(layout, main.as_ref()).expect("there is memory");
+    sim.begin_capture(0, main.raw(), CaptureMode::Global).expect("it can capture");
+    let memory = stack.capture(&main).expect("there is a pool");
+    memory.follow(&side, &main).expect("it joins");
+    let within = stack.allocate(layout, main.as_ref()).expect("there is memory");
+    let uses = Frontier::of(side.release());
+    for block in [within, before] {
+        assert!(main.wait_for(&uses).expect_err("it captures").is_capture());
+        assert!(stack.leave_to_graph(block, &main, &uses));
+        // SAFETY: the block came from there with this layout; what uses it is of the graph, which has it now.
+        unsafe { stack.deallocate(block, layout, main.as_ref()) };
+    }
+    memory.follow(&main, &side).expect("they are of one capture");
+    drop(sim.end_capture(0, main.raw()).expect("the capture is whole"));
+    let live = stack.find::<alluvion::adaptor::Stats>().expect("there is one").counts().bytes.live;
+    assert_eq!(live, 0, "nothing is out");
+    // SAFETY: the graph is gone, and was never launched.
+    assert!(unsafe { memory.release() }.expect("none is out") > 2 * MIB);
+    let status = stack.find::<SuballocBook>().expect("there is a pool").status();
+    assert_eq!((status.graph_bytes, status.live_bytes), (0, 0));
+}
+
+/// What frees a block that was left need be no stream of the capture, nor a stream.
+#[test]
+fn one_that_is_left_is_the_graphs_on_whatever_stream_it_is_freed() {
+    for with_stream in [true, false] {
+        let (sim, stack, main, side) = rig("pool | cuda");
+        let layout = Layout::from_bytes(MIB).expect("it is short");
+        let block = stack.allocate(layout, main.as_ref()).expect("there is memory");
+        sim.begin_capture(0, main.raw(), CaptureMode::Global).expect("it can capture");
+        let memory = stack.capture(&main).expect("there is a pool");
+        assert!(stack.leave_to_graph(block, &main, &Frontier::of(side.release())));
+        drop(sim.end_capture(0, main.raw()).expect("the capture is whole"));
+        memory.end().expect("it is open");
+        if with_stream {
+            // SAFETY: the block came from there with this layout, and nothing uses it.
+            unsafe { stack.deallocate(block, layout, side.as_ref()) };
+        } else {
+            // SAFETY: as above.
+            unsafe { stack.deallocate_sync(block, layout) };
+        }
+        assert_eq!(memory.reserved_bytes(), MIB);
+        // SAFETY: the graph is gone, and was never launched.
+        assert_eq!(unsafe { memory.release() }.expect("none is out"), MIB);
+    }
+}
+
+/// The release waits for work that runs and that the free could not wait for.
+#[test]
+fn the_release_waits_for_uses_that_run() {
+    let (sim, stack, main, side) = rig("pool | cuda");
+    let block = DeviceVec::<u8, _>::filled_in(MIB, 1, &main, &stack).expect("there is memory");
+    sim.begin_capture(0, side.raw(), CaptureMode::Global).expect("it can capture");
+    sim.begin_capture(0, main.raw(), CaptureMode::Global).expect("and so can this one");
+    let memory = stack.capture(&main).expect("there is a pool");
+    block.record_use(&side).expect("it is of this machine");
+    drop(block);
+    drop(sim.end_capture(0, main.raw()).expect("the capture is whole"));
+    // SAFETY: the graph is gone, and was never launched.
+    let early = unsafe { memory.release() }.expect_err("the other stream still captures");
+    assert!(early.is_capture(), "{early}");
+    assert_eq!(memory.reserved_bytes(), MIB);
+    drop(sim.end_capture(0, side.raw()).expect("the capture is whole"));
+    // SAFETY: as above.
+    assert_eq!(unsafe { memory.release() }.expect("it is tried again"), MIB);
+    let status = stack.find::<SuballocBook>().expect("there is a pool").status();
+    assert_eq!((status.graph_bytes, status.live_bytes), (0, 0));
+    assert_eq!(status.free_bytes + status.cached_bytes, status.reserved_bytes);
+}
+
+#[test]
+fn a_block_that_no_graph_has_to_do_with_is_left_to_none() {
+    let (sim, stack, main, side) = rig("pool | cuda");
+    let layout = Layout::from_bytes(1000).expect("it is short");
+    let block = stack.allocate(layout, main.as_ref()).expect("there is memory");
+    let uses = Frontier::of(side.release());
+    assert!(!stack.leave_to_graph(block, &main, &uses), "no graph is there");
+    sim.begin_capture(0, main.raw(), CaptureMode::Global).expect("it can capture");
+    let memory = stack.capture(&main).expect("there is a pool");
+    assert!(!stack.leave_to_graph(block, &side, &uses), "that stream captures nothing");
+    let elsewhere = Sim::new();
+    let foreign = elsewhere.device(0).stream().expect("there are numbers");
+    assert!(!stack.leave_to_graph(block, &foreign, &uses), "it is of another machine");
+    drop(sim.end_capture(0, main.raw()).expect("the capture is whole"));
+    // SAFETY: the block came from there with this layout, and nothing uses it.
+    unsafe { stack.deallocate(block, layout, main.as_ref()) };
+    // SAFETY: the graph is gone, and was never launched.
+    assert_eq!(unsafe { memory.release() }.expect("none is out"), 0, "it was freed to the pool");
+    let (_sim, stack, main, _side) = rig("cuda");
+    assert!(!stack.leave_to_graph(block, &main, &Frontier::quiescent()), "no pool is there");
+    assert_eq!(stack.capture(&main).expect_err("as before").kind(), ErrorKind::Unsupported);
+}
