@@ -10,13 +10,14 @@ use std::{env, process, thread};
 use alluvion::adaptor::GuardConfig;
 use alluvion::error::SnapshotFile;
 use alluvion::relief::Relief;
+use alluvion::sim::SimConfig;
 use alluvion::source::Cuda;
 use alluvion::suballoc::{
     Arena, ArenaConfig, BlockState, BlockView, FixedSize, FixedSizeConfig, Growth, Reuse, Snapshot,
 };
 use alluvion::tag::{Tag, with_tag};
 use alluvion::testing::{Bench, Stall};
-use alluvion::{DeviceVec, Error, Pool, PoolConfig, Resource, ResourceExt, Stream};
+use alluvion::{DeviceVec, Error, Pool, PoolConfig, Recipe, Resource, ResourceExt, Sim, Stream};
 use serde_json::Value;
 
 use crate::raw_block::{Held, layout_of};
@@ -356,6 +357,36 @@ fn there_is_an_end_to_files() {
     let config = PoolConfig::default().maximum(MIB).snapshot_on_out_of_memory(folder.file("pool.json"));
     let again = Cuda::new(&bench.device()).pool(config).expect("it starts with nothing");
     assert_eq!(file_of(&ask(&again)), expected[0]);
+}
+
+/// The stacks of a program that uses all devices are of one recipe.
+#[test]
+fn the_devices_of_one_recipe_write_a_file_each() {
+    let folder = Folder::new("devices");
+    let sim = Sim::with_config(SimConfig::default().devices(3));
+    let recipe =
+        format!("pool(maximum=1MiB,snapshot_on_out_of_memory={:?}) | cuda", folder.file("pool.json"));
+    let recipe: Recipe = recipe.parse().expect("it is one");
+    let stacks = sim.machine().per_device(|device| recipe.build(device)).expect("they can be built");
+    for _ in 0..2 {
+        for (_, stack) in &stacks {
+            let error = stack.allocate_sync(layout_of(2 * MIB)).expect_err("it is above the limit");
+            assert!(matches!(file_of(&error), Some(SnapshotFile::Written(_))), "{error}");
+        }
+    }
+    let names = [
+        "pool-2.json",
+        "pool-gpu1-2.json",
+        "pool-gpu1.json",
+        "pool-gpu2-2.json",
+        "pool-gpu2.json",
+        "pool.json",
+    ];
+    assert_eq!(folder.names(), names);
+    for (name, ordinal) in [("pool.json", 0), ("pool-gpu2-2.json", 2)] {
+        let written = fs::read_to_string(folder.file(name)).expect("it is there");
+        assert!(written.contains(&format!("\"ordinal\": {ordinal}")), "{name}");
+    }
 }
 
 #[test]

@@ -234,7 +234,7 @@ impl<U: Resource> Engine<U> {
         other.unwrap_or_else(|| {
             let snapshot_file = self.book.config.snapshots.as_ref().and_then(|files| {
                 // The snapshot is taken only if a file is left to write.
-                files.write(|| self.book.snapshot(), &report)
+                files.write(self.book.device.ordinal(), || self.book.snapshot(), &report)
             });
             let report = OutOfMemory { snapshot_file, ..report };
             event!(report = %report, "out of memory");

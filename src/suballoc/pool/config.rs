@@ -197,7 +197,8 @@ impl PoolConfig {
     /// that request in it: once the handlers have been asked, and with no lock held. `alluvion viz` draws it.
     ///
     /// The first file is `path`, the next three have a number, as in `pool-2.json`, and there are no more; copies of a
-    /// configuration share that count. A file appears when it is complete, and replaces one of that name.
+    /// configuration share that count. The files of another device than the first have its number, as in `pool-gpu1.json` and
+    /// `pool-gpu1-2.json`, so that [one for each device](crate::Machine::per_device) may have one configuration, or one recipe. A file appears when it is complete, and replaces one of that name.
     /// [`OutOfMemory::snapshot_file`] says where it is, or why there is none. The error of the request is the same
     /// without it.
     ///

@@ -26,7 +26,8 @@ impl SnapshotFiles {
     pub(in crate::suballoc) const ON_OUT_OF_MEMORY: Parameter = Parameter::new(
         "snapshot_on_out_of_memory",
         ArgumentKind::Text,
-        "the file that every block is written to when a request fails, the first 4 times; none if left out",
+        "the file that every block is written to when a request fails, the first 4 times: `pool.json` is `pool-gpu1.json` for device 1; \
+         none if left out",
     );
 
     pub(in crate::suballoc) fn new(path: PathBuf) -> Self {
@@ -36,6 +37,7 @@ impl SnapshotFiles {
     /// Writes the next file; `None` after [`MOST`] files. The caller holds no lock.
     pub(in crate::suballoc) fn write(
         &self,
+        ordinal: u32,
         snapshot: impl FnOnce() -> Snapshot,
         report: &OutOfMemory,
     ) -> Option<SnapshotFile> {
@@ -47,7 +49,7 @@ impl SnapshotFiles {
         if number > MOST {
             return None;
         }
-        let path = numbered(&self.path, number);
+        let path = numbered(&self.path, ordinal, number);
         Some(match write_whole(&path, &snapshot(), report) {
             Ok(()) => SnapshotFile::Written(path),
             Err(error) => SnapshotFile::Failed { path, why: error.to_string() },
@@ -55,13 +57,19 @@ impl SnapshotFiles {
     }
 }
 
-/// `pool.json`, `pool-2.json`, and so on.
-fn numbered(path: &Path, number: u64) -> PathBuf {
-    if number == 1 {
+/// `pool.json`, `pool-2.json`, and so on; for device 1 `pool-gpu1.json`, `pool-gpu1-2.json`: the stacks of several devices that are made of one
+/// recipe have one path.
+fn numbered(path: &Path, ordinal: u32, number: u64) -> PathBuf {
+    if ordinal == 0 && number == 1 {
         return path.to_owned();
     }
     let mut name = path.file_stem().map_or_else(OsString::new, OsString::from);
-    name.push(format!("-{number}"));
+    if ordinal > 0 {
+        name.push(format!("-gpu{ordinal}"));
+    }
+    if number > 1 {
+        name.push(format!("-{number}"));
+    }
     if let Some(extension) = path.extension() {
         name.push(".");
         name.push(extension);
@@ -92,13 +100,15 @@ mod tests {
     #[test]
     fn files_have_numbers_before_the_extension() {
         let cases = [
-            ("pool.json", 1, "pool.json"),
-            ("pool.json", 2, "pool-2.json"),
-            ("/a.b/pool", 3, "/a.b/pool-3"),
-            ("a/pool.old.json", 4, "a/pool.old-4.json"),
+            ("pool.json", 0, 1, "pool.json"),
+            ("pool.json", 0, 2, "pool-2.json"),
+            ("/a.b/pool", 0, 3, "/a.b/pool-3"),
+            ("a/pool.old.json", 0, 4, "a/pool.old-4.json"),
+            ("pool.json", 1, 1, "pool-gpu1.json"),
+            ("/a.b/pool", 12, 3, "/a.b/pool-gpu12-3"),
         ];
-        for (path, number, file) in cases {
-            assert_eq!(numbered(Path::new(path), number), Path::new(file));
+        for (path, ordinal, number, file) in cases {
+            assert_eq!(numbered(Path::new(path), ordinal, number), Path::new(file));
         }
     }
 }
