@@ -1,6 +1,7 @@
 """Small programs under every schedule."""
 
 import gc
+import weakref
 
 import pytest
 
@@ -137,3 +138,47 @@ def test_machines_of_an_exploration_are_made_one_after_the_other():
     assert exploration.is_complete and exploration.schedules_begun == 1
     with pytest.raises(RuntimeError, match="no other schedule"):
         alluvion.Simulated._of(exploration)
+
+
+def test_what_a_schedule_leaves_in_cycles_is_gone_by_the_next():
+    class Link:
+        pass
+
+    left = []
+
+    def leaves(sim):
+        assert all(ref() is None for ref in left), "the one before is alive"
+        link = Link()
+        link.itself, link.sim = link, sim
+        left.append(weakref.ref(link))
+        streams = [Stream(flags=1) for _ in range(2)]
+        held = [alluvion.empty(100, resource="cuda", stream=stream) for stream in streams]
+        for stream, buffer in zip(streams, held):
+            copy_device_to_ptr(buffer.ptr, buffer.ptr + 50, 10, stream=stream)
+            stream.record().is_complete()
+
+    assert testing.explore(leaves).schedules == len(left) >= 4
+
+
+def test_a_schedule_looks_at_young_objects_alone():
+    whole = []
+
+    def note(phase, info):
+        if phase == "start" and info["generation"] == 2:
+            whole.append(info)
+
+    def asks(sim):
+        stream = Stream(flags=1)
+        held = alluvion.empty(100, resource="cuda", stream=stream)
+        for _ in range(3):
+            copy_device_to_ptr(held.ptr, held.ptr + 50, 10, stream=stream)
+            stream.record().is_complete()
+
+    gc.callbacks.append(note)
+    try:
+        explored = testing.explore(asks)
+    finally:
+        gc.callbacks.remove(note)
+    assert explored.schedules >= 4
+    # The one before the first.
+    assert len(whole) == 1
