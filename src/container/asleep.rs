@@ -42,7 +42,7 @@ static_assertions::assert_impl_all!(Asleep<'static, DeviceVec<f32>>: Send, Sync)
 static_assertions::assert_not_impl_any!(Asleep<'static, DeviceVec<f32>>: Clone);
 
 impl<'k, C> Asleep<'k, C> {
-    /// The bytes of the host's memory that the contents are kept in; 0 if they were dropped.
+    /// The bytes of the host's memory, or of the file, that the contents are kept in; 0 if they were dropped.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.record.kept_bytes()

@@ -47,6 +47,7 @@ pub(crate) use pages::require_whole_pages;
 pub use pages::{Page, Pages};
 pub use resource_id::ResourceId;
 pub use resource_ref::ResourceRef;
+pub(crate) use sleeping::{ContentFiles, ContentWriter, KeptContents, Place};
 pub(crate) use sleeping::{HostCopy, OpenCopies, SleepingBlock};
 pub use sleeping::{Kept, SleepRecord, Sleeping, Tagged};
 

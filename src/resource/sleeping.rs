@@ -108,6 +108,33 @@ impl Drop for HostCopy<'_> {
     }
 }
 
+/// Where the contents of sleeping blocks are kept, other than in memory: see `saved`.
+pub(crate) trait ContentFiles: Send + Sync {
+    /// Begins a file for so many bytes. It is there when it is finished, and not before.
+    fn create(&self, bytes: u64) -> Result<Box<dyn ContentWriter>, Error>;
+}
+
+/// A file of contents that is being written. One that is dropped leaves nothing.
+pub(crate) trait ContentWriter {
+    /// Writes the next bytes.
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error>;
+
+    /// Completes the file, when it has all of its bytes.
+    fn finish(self: Box<Self>) -> Result<Box<dyn KeptContents>, Error>;
+}
+
+/// A file of contents. It goes with the value.
+pub(crate) trait KeptContents: Send + Sync {
+    /// All of its bytes.
+    fn bytes(&self) -> u64;
+
+    /// Begins to read from the first byte on.
+    fn begin(&mut self) -> Result<(), Error>;
+
+    /// Reads the next bytes. With the last ones it says whether all were those that were written.
+    fn read(&mut self, into: &mut [u8]) -> Result<(), Error>;
+}
+
 /// A block that sleeps, of one [`SleepRecord`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SleepingBlock {
@@ -129,13 +156,16 @@ pub struct SleepRecord<'k> {
     pub(crate) number: u64,
     /// In the order of addresses.
     pub(crate) blocks: Vec<SleepingBlock>,
+    /// Their contents, or what these go through on their way to or from the file.
     pub(crate) host: Option<HostCopy<'k>>,
+    /// The file that has their contents.
+    pub(crate) file: Option<Box<dyn KeptContents>>,
 }
 
 impl SleepRecord<'_> {
     /// A record without a block.
     pub(crate) const fn of_nothing() -> Self {
-        Self { of: 0, number: 0, blocks: Vec::new(), host: None }
+        Self { of: 0, number: 0, blocks: Vec::new(), host: None, file: None }
     }
 
     /// The blocks.
@@ -161,10 +191,13 @@ impl SleepRecord<'_> {
         self.host.as_ref().map(HostCopy::copies).filter(|copies| !copies.are_settled()).cloned()
     }
 
-    /// The bytes of the host's memory that their contents are kept in; 0 if they were dropped.
+    /// The bytes of the host's memory, or of the file, that their contents are kept in; 0 if they were dropped.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
-        self.host.as_ref().map_or(0, HostCopy::bytes)
+        match &self.file {
+            Some(file) => file.bytes() as usize,
+            None => self.host.as_ref().map_or(0, HostCopy::bytes),
+        }
     }
 }
 
@@ -176,13 +209,30 @@ impl fmt::Debug for SleepRecord<'_> {
 
 /// How the contents of sleeping blocks are kept: see [`SleepConfig`](crate::suballoc::SleepConfig), which makes it.
 #[derive(Clone, Default)]
-pub struct Kept<'k>(pub(crate) Option<SharedStore<'k>>);
+pub struct Kept<'k>(pub(crate) Option<Place<'k>>);
 
-impl Kept<'_> {
+/// A place for contents.
+#[derive(Clone)]
+pub(crate) enum Place<'k> {
+    Host(SharedStore<'k>),
+    Files(Arc<dyn ContentFiles>),
+}
+
+impl<'k> Kept<'k> {
+    /// In memory of the host.
+    pub(crate) fn in_host(store: SharedStore<'k>) -> Self {
+        Self(Some(Place::Host(store)))
+    }
+
+    /// In files.
+    pub(crate) fn in_files(files: Arc<dyn ContentFiles>) -> Self {
+        Self(Some(Place::Files(files)))
+    }
+
     /// In memory of a stack whose type is forgotten.
     pub(crate) fn in_stack(host: AnyResource) -> Result<Self, Error> {
         if host.host_access() {
-            return Ok(Self(Some(Arc::new(host))));
+            return Ok(Self::in_host(Arc::new(host)));
         }
         Err(Error::invalid_argument(
             "the memory that contents are kept in",
@@ -194,7 +244,11 @@ impl Kept<'_> {
 
 impl fmt::Debug for Kept<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Kept(in host memory)" } else { "Kept(nothing)" })
+        f.write_str(match &self.0 {
+            Some(Place::Host(_)) => "Kept(in host memory)",
+            Some(Place::Files(_)) => "Kept(on disk)",
+            None => "Kept(nothing)",
+        })
     }
 }
 

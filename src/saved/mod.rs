@@ -4,8 +4,9 @@
 //! half files, and what is cut short or damaged is told.
 //!
 //! Addresses do not outlive a process: what is restored lies wherever its container lies. To give memory back and have it again at the
-//! same addresses is to [sleep](crate::Pool::sleep).
+//! same addresses is to [sleep](crate::Pool::sleep), which can keep the contents [in such a file](crate::SleepConfig::keep_on_disk).
 
+mod asleep;
 mod checksum;
 mod format;
 mod saved_file;

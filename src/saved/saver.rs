@@ -172,6 +172,18 @@ impl Saver {
         Ok(end)
     }
 
+    /// Lets nobody but the user of the process read the file, where the system has such rights.
+    pub(super) fn make_private(&mut self) -> Result<(), Error> {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+
+            let only_mine = std::fs::Permissions::from_mode(0o600);
+            self.file.file().set_permissions(only_mine).map_err(|error| self.unwritable(&error))?;
+        }
+        Ok(())
+    }
+
     fn end_if_whole(&mut self) {
         if let Some(open) = self.open.take_if(|open| open.left == 0) {
             let OpenBlock { name, bytes, sum, .. } = open;

@@ -44,7 +44,7 @@ impl<'k> SleepConfig<'k> {
     /// Keeps the contents in memory of the host, and restores them on waking. The memory comes from `host` by synchronous calls: a
     /// [`Pinned`](crate::source::Pinned), or a pool over it, by value or by a borrow.
     pub fn keep_in(mut self, host: impl HostAccessible + DeviceAccessible + Send + Sync + 'k) -> Self {
-        self.keep = Kept(Some(Arc::new(host)));
+        self.keep = Kept::in_host(Arc::new(host));
         self
     }
 

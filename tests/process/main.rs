@@ -45,4 +45,6 @@ mod shared_limit_races;
 #[cfg(target_os = "linux")]
 mod shared_pages;
 #[cfg(target_os = "linux")]
+mod sleep_on_disk;
+#[cfg(target_os = "linux")]
 mod steps;

@@ -93,7 +93,7 @@ impl SuballocBook {
         }
         inner.sleepers.made += 1;
         let (of, number) = (inner.sleepers.me, inner.sleepers.made);
-        let mut record = SleepRecord { of, number, blocks: Vec::new(), host: None };
+        let mut record = SleepRecord { of, number, blocks: Vec::new(), host: None, file: None };
         let mut offset = 0;
         for &address in blocks {
             // What was freed meanwhile is left out.

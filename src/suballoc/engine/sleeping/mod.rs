@@ -9,6 +9,7 @@
 
 #![expect(unsafe_code, reason = "copies contents, and maps and unmaps pages of the upstream")]
 
+mod by_files;
 mod copying;
 mod filter;
 mod marking;
@@ -24,7 +25,9 @@ use super::events::event;
 use super::grow::Caller;
 use crate::error::Error;
 use crate::nvtx;
-use crate::resource::{DevicePtr, HostCopy, Kept, Layout, Pages, Resource, SleepRecord, Sleeping, Tagged};
+use crate::resource::{
+    DevicePtr, HostCopy, Kept, Layout, Pages, Place, Resource, SleepRecord, Sleeping, Tagged,
+};
 use crate::stream::{Frontier, StreamRef};
 use crate::suballoc::core::{Extent, Want};
 use crate::suballoc::sleep_config::Chosen;
@@ -94,7 +97,7 @@ impl<U: Resource> Engine<U> {
                 "leave out `freeze`",
             ));
         }
-        if let Some(store) = &keep.0 {
+        if let Some(Place::Host(store)) = &keep.0 {
             self.book.device.require(store.device())?;
         }
         let _turn = Turn::begin(&self.book)?;
@@ -128,11 +131,16 @@ impl<U: Resource> Engine<U> {
         }
         // Free memory whose work is over is no obstacle then. A stream that cannot be asked keeps its pages.
         let _ = self.book.defragment();
-        let Some(store) = keep.0 else { return Ok(()) };
+        let Some(place) = keep.0 else { return Ok(()) };
         let bytes = record.bytes();
-        let host = record.host.insert(HostCopy::allocate(store, bytes as u64)?);
         let _range = nvtx::range(c"sleep", bytes);
-        self.copy(&record.blocks, host, Direction::ToHost)
+        match place {
+            Place::Host(store) => {
+                let host = record.host.insert(HostCopy::allocate(store, bytes as u64)?);
+                self.copy(&record.blocks, host, Direction::ToHost)
+            }
+            Place::Files(files) => self.write_out(record, &*files),
+        }
     }
 
     /// Unmaps and releases every page that only these blocks need.

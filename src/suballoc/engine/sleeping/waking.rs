@@ -27,7 +27,7 @@ impl<U: Resource> Engine<U> {
         event!(blocks = record.blocks(), bytes = record.bytes(), "wake");
         self.book.unmark(record);
         // Without a lock: the store is a resource of the user's.
-        record.host = None;
+        (record.host, record.file) = (None, None);
         Ok(())
     }
 
@@ -39,6 +39,9 @@ impl<U: Resource> Engine<U> {
         }
         self.map_pages_of(pages, record)?;
         let _range = nvtx::range(c"wake", record.bytes());
+        if record.file.is_some() {
+            return self.read_back(record);
+        }
         match &record.host {
             Some(host) => self.copy(&record.blocks, host, Direction::ToDevice),
             None => Ok(()),
