@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{self, Command, Stdio};
 use std::time::Duration;
 
-use alluvion::share::{Import, Message};
+use alluvion::share::{Import, Message, ShareConfig, Shared};
 use alluvion::{DeviceVec, ErrorKind, Machine, Stream};
 
 use crate::shareable::ways_of;
@@ -94,7 +94,8 @@ fn containers_of_each_device_are_used_by_a_process_on_the_other() {
         for (seed, (name, make)) in (10..).zip(ways) {
             let vector = DeviceVec::from_slice_in(&numbers(seed), &stream, make(stream.device()));
             let vector = vector.unwrap_or_else(|error| panic!("{name}: {error}"));
-            let shared = vector.share(&stream).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let shared = Shared::with_config(vector, ShareConfig::default().writable(), &stream)
+                .unwrap_or_else(|kept| panic!("{name}: {}", kept.error()));
             let bytes = shared.message().to_bytes();
             let told = wire::Message::of([bytes.len() as u64, seed.into(), 0, 0]);
             told.send(&socket, shared.descriptor()).expect("the child listens");
