@@ -106,6 +106,16 @@ ALV_MUST_USE static inline alv_status alv_sleep_block(const alv_resource *stack,
     return alv_sleep_block_raw(stack, block, alv_stream_of_this_file(stream), keep_in, out);
 }
 
+ALV_MUST_USE static inline alv_status alv_saver_save(const alv_saver *saver, const alv_resource *resource, const char *name,
+                                                     const void *block, size_t bytes, alv_cuda_stream stream) {
+    return alv_saver_save_raw(saver, resource, name, block, bytes, alv_stream_of_this_file(stream));
+}
+
+ALV_MUST_USE static inline alv_status alv_saved_restore(const alv_saved *saved, const alv_resource *resource, const char *name,
+                                                        void *block, size_t bytes, alv_cuda_stream stream) {
+    return alv_saved_restore_raw(saved, resource, name, block, bytes, alv_stream_of_this_file(stream));
+}
+
 ALV_MUST_USE static inline alv_status alv_capture(const alv_resource *stack, alv_cuda_stream stream, alv_graph_memory **out) {
     return alv_capture_raw(stack, alv_stream_of_this_file(stream), out);
 }

@@ -17,6 +17,7 @@
 #include "alluvion/cpp/per_device.hpp"
 #include "alluvion/cpp/reservation.hpp"
 #include "alluvion/cpp/resource.hpp"
+#include "alluvion/cpp/saved.hpp"
 #include "alluvion/cpp/scope.hpp"
 #include "alluvion/cpp/segments.hpp"
 #include "alluvion/cpp/shared.hpp"

@@ -21,6 +21,7 @@
 //! | `many` | How are many blocks asked for and given back at once? |
 //! | `ledger` | How is memory freed without its size? |
 //! | `transfer` | How does data move? |
+//! | `saved` | What outlives its process? |
 //! | `source` | What if the memory, or the help in need, comes from C? |
 //! | `share` | What do other processes use? |
 //! | `current` | What does a device allocate from? |
@@ -63,6 +64,7 @@ mod origin;
 mod plugin;
 mod record;
 mod resource;
+mod saved;
 mod segments;
 mod share;
 mod simulated;
@@ -88,6 +90,7 @@ pub use machine::*;
 pub use many::*;
 pub use plugin::*;
 pub use resource::*;
+pub use saved::*;
 pub use segments::*;
 pub use share::*;
 pub use simulated::*;

@@ -36,7 +36,7 @@ pub struct SleepFigures {
     pub blocks: usize,
     /// Their bytes, each rounded up to 256.
     pub bytes: usize,
-    /// The bytes of the host that their contents went to: 0 if nothing was kept.
+    /// The bytes of the host, or of the file, that their contents went to: 0 if nothing was kept.
     pub kept_bytes: usize,
     /// 1 until they are awake.
     pub asleep: u32,
@@ -90,6 +90,39 @@ pub unsafe extern "C" fn alv_sleep(
                 config = config.tag(Tag::of_path(path));
             }
             // SAFETY: no work uses what sleeps, and no thread frees it meanwhile, by the function's text.
+            let sleeper = unsafe { stack.get().sleep(config) }?;
+            Ok(SleeperHandle(sleeper))
+        };
+        give_to!(out, make)
+    })
+}
+
+/// As `alv_sleep`. The contents are kept in a file of `folder`, and restored: for more than the host has room for. They go by way of 16 MiB of
+/// pinned memory. The file goes when they are back, or with the sleeper; a process that is killed leaves it.
+///
+/// `ALV_UNWRITABLE` where the folder is not there or cannot be written to, or the disk is full: nothing sleeps then, and no file is left.
+/// `alv_wake` is `ALV_UNREADABLE` or `ALV_MALFORMED` where the file was cut short or is damaged: everything sleeps on, and it can be called
+/// again.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sleep_on_disk(
+    stack: *const ResourceHandle,
+    tag: *const c_char,
+    folder: *const c_char,
+    out: *mut *mut SleeperHandle,
+) -> Status {
+    boundary::call(|| {
+        let make = || {
+            let stack = lend!(stack);
+            // SAFETY: the contract of pointers.
+            let folder = unsafe { text::path(folder, "folder") }?;
+            let mut config = SleepConfig::default().keep_on_disk(folder);
+            if !tag.is_null() {
+                // SAFETY: the contract of pointers.
+                let path = unsafe { text::borrow(tag, "tag") }?;
+                config = config.tag(Tag::of_path(path));
+            }
+            // SAFETY: no work uses what sleeps, and no thread frees it meanwhile, by the text of `alv_sleep`.
             let sleeper = unsafe { stack.get().sleep(config) }?;
             Ok(SleeperHandle(sleeper))
         };

@@ -25,7 +25,8 @@ NULLABLE = {
     ("alv_resource_per_device", "machine"), ("alv_resource_per_device", "recipe"), ("alv_resource_per_device", "count"),
     ("alv_share_raw", "options"), ("alv_share_on", "options"), ("alv_shared_message", "needed"),
     ("alv_open_shared_raw", "options"), ("alv_open_shared_on", "options"),
-    ("alv_sleep", "tag"), ("alv_sleep", "keep_in"), ("alv_sleep_block_raw", "keep_in"),
+    ("alv_sleep", "tag"), ("alv_sleep", "keep_in"), ("alv_sleep_block_raw", "keep_in"), ("alv_sleep_on_disk", "tag"),
+    ("alv_saver_finish", "bytes"), ("alv_saved_name", "needed"),
     ("alv_on_violation", "drop"), ("alv_on_soft_limit", "drop"), ("alv_graph_memory_give_back", "given_back"),
     ("alv_set_segment_hooks", "added"), ("alv_set_segment_hooks", "dropped"), ("alv_set_segment_hooks", "drop"),
     ("alv_sharing_of", "machine"), ("alv_sharing_sweep", "machine"), ("alv_sharing_sweep", "freed"),
@@ -37,7 +38,7 @@ AS_NULL = {
     "alv_resource_equal": "== false", "alv_resource_host_accessible": "== false",
     "alv_shared_retain": "== NULL", "alv_imported_retain": "== NULL", "alv_shared_is_over": "== false",
     "alv_shared_descriptor": "== -1", "alv_sleeper_retain": "== NULL", "alv_reservation_retain": "== NULL", "alv_reservation_bytes": "== 0", "alv_graph_memory_retain": "== NULL",
-    "alv_graph_memory_bytes": "== 0",
+    "alv_graph_memory_bytes": "== 0", "alv_saver_retain": "== NULL", "alv_saved_retain": "== NULL",
     "alluvion_handler_alloc": "== ALV_INVALID_ARGUMENT", "alluvion_handler_free": "== ALV_OK",
     ("alluvion_torch_base_alloc", "block"): "== NULL", ("alluvion_torch_base_alloc", "size"): "!= NULL",
 }
@@ -48,6 +49,9 @@ VALUES = {
     "alv_graph_memory *": "graph_memory", "alv_graph_memory **": "&made.graph_memory",
     "alv_reservation *": "reservation", "alv_reservation **": "&made.reservation", "fn observer": "observe_nothing", "size_t soft": "SIZE_MAX",
     "alv_sleeper *": "sleeper", "alv_sleeper **": "&made.sleeper", "alv_sleep_figures *": "&sleeping",
+    "alv_saver *": "saver", "alv_saver **": "&made.saver", "alv_saved *": "saved", "alv_saved **": "&made.saved", "char * folder": "folder",
+    "size_t place": "0", ("alv_saved_open", "path"): "saved_path", ("alv_saver_create", "path"): "saved_path",
+    ("alv_saved_bytes", "name"): '"a_block"', ("alv_saved_restore_raw", "name"): '"a_block"',
     "alv_machine *": "machine", "alv_resource *": "resource", "alv_stream *": "stream",
     "alv_shared *": "shared", "alv_shared **": "&made.shared", "alv_imported *": "imported", "alv_imported **": "&made.imported",
     "void ** blocks": "made.blocks", "size_t * sizes": "sizes", "size_t count": "2",
@@ -104,6 +108,8 @@ static struct {
     alv_shared *shared;
     alv_imported *imported;
     alv_sleeper *sleeper;
+    alv_saver *saver;
+    alv_saved *saved;
     alv_reservation *reservation;
     alv_graph_memory *graph_memory;
     alv_resource *stacks[2];
@@ -126,6 +132,9 @@ static alv_resource *guarded;
 static alv_reservation *reservation;
 static alv_graph_memory *graph_memory;
 static alv_sleeper *sleeper;
+static alv_saver *saver;
+static alv_saved *saved;
+static char saved_path[4200], folder[4200];
 static alv_machine *exporter;
 static unsigned char message[ALV_MESSAGE_BYTES];
 static size_t length;
@@ -147,6 +156,8 @@ static void begin(void) {
     made.shared = (alv_shared *)(void *)place;
     made.imported = (alv_imported *)(void *)place;
     made.sleeper = (alv_sleeper *)(void *)place;
+    made.saver = (alv_saver *)(void *)place;
+    made.saved = (alv_saved *)(void *)place;
     made.reservation = (alv_reservation *)(void *)place;
     made.graph_memory = (alv_graph_memory *)(void *)place;
     made.stacks[0] = made.stacks[1] = (alv_resource *)(void *)place;
@@ -161,7 +172,8 @@ static void nothing_was_given(void) {
            is_null_or_untouched(made.ledger) && is_null_or_untouched(made.bare) && is_null_or_untouched(made.block) &&
            is_null_or_untouched(made.shared) && is_null_or_untouched(made.imported) &&
            is_null_or_untouched(made.reservation) && is_null_or_untouched(made.graph_memory) && is_null_or_untouched(made.blocks[0]) && is_null_or_untouched(made.blocks[1]) &&
-           is_null_or_untouched(made.sleeper) && is_null_or_untouched(made.stacks[0]) && is_null_or_untouched(made.stacks[1]));
+           is_null_or_untouched(made.sleeper) && is_null_or_untouched(made.saver) && is_null_or_untouched(made.saved) &&
+           is_null_or_untouched(made.stacks[0]) && is_null_or_untouched(made.stacks[1]));
 }
 
 /* Lets go of what a call that allows null has given. */
@@ -176,6 +188,8 @@ static void end(void) {
     }
     if (!is_null_or_untouched(made.imported)) alv_imported_release(made.imported);
     if (!is_null_or_untouched(made.sleeper)) alv_sleeper_release(made.sleeper);
+    if (!is_null_or_untouched(made.saver)) alv_saver_release(made.saver);
+    if (!is_null_or_untouched(made.saved)) alv_saved_release(made.saved);
     if (!is_null_or_untouched(made.reservation)) alv_reservation_release(made.reservation);
     for (int at = 0; at < 2; at++) {
         if (!is_null_or_untouched(made.stacks[at])) alv_resource_release(made.stacks[at]);
@@ -212,6 +226,16 @@ int main(int count, char **arguments) {
     OK(alv_sim_end_capture(machine, 0, alv_stream_handle(stream)));
     OK(alv_graph_memory_end(graph_memory));
     OK(alv_sleep(paged, "a_tag", NULL, &sleeper));
+    EXPECT(snprintf(saved_path, sizeof saved_path, "%s.saved", path) > 0 && snprintf(folder, sizeof folder, "%s", path) > 0);
+    EXPECT(strrchr(folder, '/') != NULL);
+    *strrchr(folder, '/') = 0;
+    alv_saver *whole = NULL;
+    OK(alv_saver_create(saved_path, &whole));
+    OK(alv_saver_save(whole, resource, "a_block", block, 4096, NULL));
+    OK(alv_saver_finish(whole, NULL));
+    alv_saver_release(whole);
+    OK(alv_saved_open(saved_path, &saved));
+    OK(alv_saver_create(saved_path, &saver));
     alv_sleep_figures sleeping = ALV_INIT(alv_sleep_figures);
     alv_message told = ALV_INIT(alv_message);
     alv_range range = ALV_INIT(alv_range);
@@ -247,6 +271,9 @@ int main(int count, char **arguments) {
     alv_deallocate(resource, block, 4096, 0, NULL);
     alv_stream_release(stream);
     alv_sleeper_release(sleeper);
+    alv_saver_release(saver);
+    alv_saved_release(saved);
+    EXPECT(remove(saved_path) == 0);
     alv_reservation_release(reservation);
     alv_graph_memory_release(graph_memory);
     alv_deallocate(paged_too, paged_block, 4096, 0, NULL);

@@ -12,7 +12,7 @@ from pathlib import Path
 
 HEADERS_OF_CPP = [
     "cpp/resource.hpp", "cpp/stream.hpp", "cpp/error.hpp", "cpp/device_buffer.hpp", "cpp/device_uvector.hpp", "cpp/device_scalar.hpp",
-    "cpp/buffer.hpp", "cpp/scope.hpp", "cpp/reservation.hpp", "cpp/sleeper.hpp", "cpp/graph_memory.hpp", "cpp/segments.hpp",
+    "cpp/buffer.hpp", "cpp/scope.hpp", "cpp/reservation.hpp", "cpp/sleeper.hpp", "cpp/saved.hpp", "cpp/graph_memory.hpp", "cpp/segments.hpp",
     "cpp/shared.hpp", "cpp/per_device.hpp", "allocators.hpp", "pmr.hpp", "thrust.hpp", "rmm.hpp", "onnxruntime.hpp", "tensorrt.hpp",
 ]
 GROUPS = [("function", "Functions"), ("struct", "Types"), ("define", "Constants")]

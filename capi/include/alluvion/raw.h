@@ -109,6 +109,12 @@ typedef struct alv_reservation alv_reservation;
 // A resource: memory of one device, with the layers over it.
 typedef struct alv_resource alv_resource;
 
+// A file that blocks are read from.
+typedef struct alv_saved alv_saved;
+
+// A file that blocks are written to.
+typedef struct alv_saver alv_saver;
+
 // A block that other processes can open.
 typedef struct alv_shared alv_shared;
 
@@ -416,7 +422,7 @@ typedef struct alv_sleep_figures {
     size_t blocks;
     // Their bytes, each rounded up to 256.
     size_t bytes;
-    // The bytes of the host that their contents went to: 0 if nothing was kept.
+    // The bytes of the host, or of the file, that their contents went to: 0 if nothing was kept.
     size_t kept_bytes;
     // 1 until they are awake.
     uint32_t asleep;
@@ -1069,6 +1075,74 @@ alv_status alv_describe(const struct alv_resource *resource,
                         size_t room,
                         size_t *needed);
 
+// Begins a file of blocks that will be at `path` when `alv_saver_finish` has returned `ALV_OK`, and not before: until then, and if the
+// process dies, a file that has the name is there as it was. `ALV_UNWRITABLE` where it cannot be written. The caller releases the saver; one
+// that is released before leaves nothing.
+ALV_MUST_USE
+alv_status alv_saver_create(const char *path,
+                            struct alv_saver **out);
+
+// Writes `bytes` bytes of memory of the resource's device, behind what `stream` does, under a name of at most 4096 bytes that the file has
+// not yet. Waits until they are written; they go by way of pinned memory. Another thread that saves to the same file waits. After an
+// error the blocks before are kept, and the name can be written again.
+ALV_MUST_USE
+alv_status alv_saver_save_raw(const struct alv_saver *saver,
+                              const struct alv_resource *resource,
+                              const char *name,
+                              const void *block,
+                              size_t bytes,
+                              alv_cuda_stream stream);
+
+// Completes the file, and gives it its name; `bytes`, which may be null, gets its length. A file that had the name is replaced. After an
+// error no file is left, and the saver is finished, too.
+ALV_MUST_USE
+alv_status alv_saver_finish(const struct alv_saver *saver,
+                            uint64_t *bytes);
+
+// One more count of a saver, which it returns; null for null. From any thread.
+struct alv_saver *alv_saver_retain(struct alv_saver *saver);
+
+// Takes a count of a saver; null is allowed. From any thread.
+void alv_saver_release(struct alv_saver *saver);
+
+// Opens a file of blocks, of this machine or another one, and reads the table of them. `ALV_UNREADABLE` where it cannot be read;
+// `ALV_MALFORMED` for one that was cut short, is damaged, or is no such file: the message says which. The caller releases it.
+ALV_MUST_USE
+alv_status alv_saved_open(const char *path,
+                          struct alv_saved **out);
+
+// The number of blocks of a file.
+alv_status alv_saved_count(const struct alv_saved *saved, size_t *count);
+
+// The name of a block, by its place in the order in which they were saved, from 0 on: copied into `buffer`, ended by 0, and cut where there
+// is no room; `needed`, which may be null, gets the whole length without the 0. `ALV_INVALID_ARGUMENT` for a place behind the last.
+alv_status alv_saved_name(const struct alv_saved *saved,
+                          size_t place,
+                          char *buffer,
+                          size_t room,
+                          size_t *needed);
+
+// The bytes of a block. `ALV_INVALID_ARGUMENT` for a name that the file has not.
+alv_status alv_saved_bytes(const struct alv_saved *saved, const char *name, uint64_t *bytes);
+
+// Reads a block into memory of the resource's device, which has `bytes` bytes, as many as the block: on `stream`, and waits until it is
+// there. Another thread that reads from the same handle waits. `ALV_INVALID_ARGUMENT` for a name that the file has not;
+// `ALV_LENGTH_MISMATCH`; `ALV_UNREADABLE`, and `ALV_MALFORMED` for contents that are damaged: the memory has arbitrary bytes after these two,
+// and the call can be made again.
+ALV_MUST_USE
+alv_status alv_saved_restore_raw(const struct alv_saved *saved,
+                                 const struct alv_resource *resource,
+                                 const char *name,
+                                 void *block,
+                                 size_t bytes,
+                                 alv_cuda_stream stream);
+
+// One more count of an opened file, which it returns; null for null. From any thread.
+struct alv_saved *alv_saved_retain(struct alv_saved *saved);
+
+// Takes a count of an opened file; null is allowed. From any thread.
+void alv_saved_release(struct alv_saved *saved);
+
 // Has the outermost suballocator of a resource tell of its segments: `added` before the first block of one goes out, `dropped` before it
 // goes back to the upstream; either may be null. `added` is called for every segment that is there already, too, before this returns.
 // Hooks that were set before hear of nothing any more.
@@ -1288,6 +1362,18 @@ alv_status alv_sleep(const struct alv_resource *stack,
                      const char *tag,
                      const struct alv_resource *keep_in,
                      struct alv_sleeper **out);
+
+// As `alv_sleep`. The contents are kept in a file of `folder`, and restored: for more than the host has room for. They go by way of 16 MiB of
+// pinned memory. The file goes when they are back, or with the sleeper; a process that is killed leaves it.
+//
+// `ALV_UNWRITABLE` where the folder is not there or cannot be written to, or the disk is full: nothing sleeps then, and no file is left.
+// `alv_wake` is `ALV_UNREADABLE` or `ALV_MALFORMED` where the file was cut short or is damaged: everything sleeps on, and it can be called
+// again.
+ALV_MUST_USE
+alv_status alv_sleep_on_disk(const struct alv_resource *stack,
+                             const char *tag,
+                             const char *folder,
+                             struct alv_sleeper **out);
 
 // Puts one block to sleep, which keeps its address: as `alv_sleep`. All that uses the block comes before what is on `stream` now, which the
 // call waits for, and no other work. The block may be freed asleep; the sleeper is released then, too.

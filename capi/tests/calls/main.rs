@@ -15,6 +15,7 @@ mod ledger;
 mod machines;
 mod many;
 mod resources;
+mod saved;
 mod segments;
 mod share;
 mod share_ends;

@@ -42,6 +42,18 @@ public:
     sleeper(resource const &stack, void *block, stream_view stream, host_device_resource const &host)
         : sleeper(stack, block, stream, host.native_handle()) {}
 
+    /// As the first. The contents are kept in a file of `folder`, and restored: for more than the host has room for. The file goes when they
+    /// are back, or with the sleeper; a process that is killed leaves it. Throws `error` with `ALV_UNWRITABLE` where it cannot be written:
+    /// nothing sleeps then.
+    [[nodiscard]] static sleeper on_disk(resource const &stack, std::string_view folder, std::string_view tag = {}) {
+        sleeper made;
+        auto const place = ::alluvion::detail::c_text<default_errors>(folder);
+        auto const text = ::alluvion::detail::c_text<default_errors>(tag);
+        ::alluvion::detail::check(
+            alv_sleep_on_disk(stack.native_handle(), tag.empty() ? nullptr : text.c_str(), place.c_str(), &made.handle_));
+        return made;
+    }
+
     sleeper(sleeper &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
     sleeper &operator=(sleeper &&other) noexcept {
         sleeper taken(std::move(other));
@@ -67,6 +79,8 @@ public:
     [[nodiscard]] alv_sleeper *native_handle() const noexcept { return handle_; }
 
 private:
+    sleeper() noexcept = default;
+
     sleeper(resource const &stack, alv_resource *host, std::string_view tag) {
         auto const text = ::alluvion::detail::c_text<default_errors>(tag);
         ::alluvion::detail::check(alv_sleep(stack.native_handle(), tag.empty() ? nullptr : text.c_str(), host, &handle_));

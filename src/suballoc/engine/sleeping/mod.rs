@@ -139,6 +139,8 @@ impl<U: Resource> Engine<U> {
                 let host = record.host.insert(HostCopy::allocate(store, bytes as u64)?);
                 self.copy(&record.blocks, host, Direction::ToHost)
             }
+            // A file of nothing would only come and go.
+            Place::Files(_) if bytes == 0 => Ok(()),
             Place::Files(files) => self.write_out(record, &*files),
         }
     }
