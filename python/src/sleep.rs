@@ -2,6 +2,8 @@
 
 #![expect(unsafe_code, reason = "puts blocks to sleep that a program has the addresses of")]
 
+use std::path::PathBuf;
+
 use alluvion::compose::StackSleeper;
 use alluvion::tag::Tag;
 use alluvion::{AnyResource, Error, SleepConfig};
@@ -19,16 +21,19 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
-    /// Puts a stack to sleep, or what carries a tag. With `keeps` the contents go to pinned memory of the host.
+    /// Puts a stack to sleep, or what carries a tag. With `keeps` the contents go to pinned memory of the host, and with a folder to a file
+    /// there.
     ///
     /// # Errors
     ///
     /// As [`AnyResource::sleep`].
-    pub(crate) fn begin(stack: &AnyResource, tag: Option<&str>, keeps: bool) -> Result<Self, Error> {
-        let mut config = SleepConfig::default();
-        if keeps {
-            config = config.keep_in(pinned::pool_of(stack.device())?);
-        }
+    pub(crate) fn begin(
+        stack: &AnyResource,
+        tag: Option<&str>,
+        keeps: bool,
+        folder: Option<PathBuf>,
+    ) -> Result<Self, Error> {
+        let mut config = config_of(stack, keeps, folder)?;
         if let Some(path) = tag {
             config = config.tag(Tag::of_path(path));
         }
@@ -36,6 +41,20 @@ impl Sleeper {
         // text: as with every address that a program has there.
         let sleeper = unsafe { stack.sleep(config) }?;
         Ok(Self { sleeper: Some(sleeper) })
+    }
+}
+
+/// What becomes of the contents: they go to pinned memory of the host if it `keeps` them there, or to a file of a folder.
+pub(crate) fn config_of(
+    stack: &AnyResource,
+    keeps: bool,
+    folder: Option<PathBuf>,
+) -> Result<SleepConfig<'static>, Error> {
+    let config = SleepConfig::default();
+    match folder {
+        Some(folder) => Ok(config.keep_on_disk(folder)),
+        None if keeps => Ok(config.keep_in(pinned::pool_of(stack.device())?)),
+        None => Ok(config),
     }
 }
 
@@ -67,7 +86,7 @@ impl Sleeper {
         self.sleeper.as_ref().map_or(0, StackSleeper::bytes)
     }
 
-    /// The bytes of the host that their contents went to: 0 if nothing was kept.
+    /// The bytes of the host, or of the file, that their contents went to: 0 if nothing was kept.
     #[getter]
     fn kept_bytes(&self) -> usize {
         self.sleeper.as_ref().map_or(0, StackSleeper::kept_bytes)

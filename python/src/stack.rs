@@ -1,5 +1,6 @@
 //! A stack that is written on a line, and what it says of itself.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use alluvion::adaptor::{Allowance, Counts, FailureCallback, Logging, Stats, Tracking};
@@ -328,9 +329,14 @@ impl Stack {
 
     /// Puts the stack to sleep, or what carries a tag.
     #[pyo3(name = "_sleep")]
-    fn sleep(slf: &Bound<'_, Self>, tag: Option<String>, keeps: bool) -> PyResult<Sleeper> {
+    fn sleep(
+        slf: &Bound<'_, Self>,
+        tag: Option<String>,
+        keeps: bool,
+        folder: Option<PathBuf>,
+    ) -> PyResult<Sleeper> {
         let (owner, py) = (owner_of(slf)?, slf.py());
-        raise(py, py.detach(|| Sleeper::begin(owner, tag.as_deref(), keeps)), During::Other)
+        raise(py, py.detach(|| Sleeper::begin(owner, tag.as_deref(), keeps, folder)), During::Other)
     }
 
     /// Has the outermost suballocator tell two functions of its segments. `None` without one.

@@ -216,3 +216,25 @@ def test_work_of_the_stream_that_it_was_given_is_waited_for(seed):
         assert weights.tobytes() == CONTENTS and not sim.hazards()
         del weights, source, stack
         gc.collect()
+
+
+def test_contents_of_a_buffer_are_kept_on_a_disk(sim, tmp_path):
+    stack = alluvion.resource("pool | mapped")
+    with alluvion.using(stack):
+        buffer = alluvion.DeviceBuffer.to_device(b"abc" * 1_000_000)
+    buffer.sleep(keep="disk", folder=tmp_path)
+    assert buffer.is_asleep and len(list(tmp_path.iterdir())) == 1
+    buffer.wake()
+    assert buffer.tobytes() == b"abc" * 1_000_000 and list(tmp_path.iterdir()) == []
+    with pytest.raises(alluvion.errors.Unwritable):
+        buffer.sleep(keep="disk", folder=tmp_path / "missing")
+    for wrong in ({"keep": "disk"}, {"folder": tmp_path}):
+        with pytest.raises(ValueError, match="folder"):
+            buffer.sleep(**wrong)
+    assert not buffer.is_asleep and buffer.tobytes()[:3] == b"abc"
+    # Dropped asleep.
+    buffer.sleep(keep="disk", folder=tmp_path)
+    del buffer
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+    del stack

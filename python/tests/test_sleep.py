@@ -146,3 +146,31 @@ def test_threads_that_wake_the_same_blocks_wake_them_once(sim):
             thread.join()
         assert not sleeper.is_asleep and len(met) <= 3
     assert [buffer.tobytes()[-1] for buffer in held] == list(range(8))
+
+
+def test_contents_are_kept_on_a_disk(sim, tmp_path):
+    stack = alluvion.resource("stats | tracking | pool | mapped")
+    with alluvion.using(stack), alluvion.tag("weights"):
+        weights = alluvion.DeviceBuffer.to_device(b"abc" * 7_000_000)
+    for folder in (tmp_path, str(tmp_path)):
+        sleeper = stack.sleep("weights", keep="disk", folder=folder)
+        (file,) = tmp_path.iterdir()
+        assert file.stat().st_size > sleeper.kept_bytes >= 21_000_000 and file.stat().st_mode & 0o077 == 0
+        contents = file.read_bytes()
+        with open(file, "r+b") as damaged:
+            damaged.seek(5_000_000)
+            damaged.write(b"?")
+        with pytest.raises(alluvion.errors.Malformed, match="are damaged"):
+            sleeper.wake()
+        assert sleeper.is_asleep
+        with open(file, "r+b") as mended:
+            mended.write(contents)
+        sleeper.wake()
+        assert weights.tobytes() == b"abc" * 7_000_000 and list(tmp_path.iterdir()) == []
+    with pytest.raises(alluvion.errors.Unwritable, match="missing"):
+        stack.sleep(keep="disk", folder=tmp_path / "missing")
+    assert weights.tobytes()[:3] == b"abc"
+    for wrong in ({"keep": "disk"}, {"folder": tmp_path}, {"keep": "nothing", "folder": tmp_path}):
+        with pytest.raises(ValueError, match="folder"):
+            stack.sleep(**wrong)
+    del weights, sleeper, stack

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import Any, Callable, Iterable, Literal, NamedTuple, Self, cast
 
 from alluvion import _alluvion
@@ -365,13 +366,18 @@ class Stack(_alluvion.Stack):
         """
         return self._capture(stream)
 
-    def sleep(self, tag: str | None = None, *, keep: Literal["host", "nothing"] = "host") -> Sleeper:
+    def sleep(
+        self, tag: str | None = None, *, keep: Literal["host", "disk", "nothing"] = "host", folder: str | PathLike[str] | None = None
+    ) -> Sleeper:
         """Gives the memory of the stack back to the device, and keeps the addresses: of all blocks, or of those that carry a tag.
 
         - `tag`: as in `alluvion.tag`; scopes within each other have semicolons between them, `"load;join"`. The `tracking` layer knows the
           tags, or the pool itself. The rest of the stack goes on. Without a tag all of it sleeps, and refuses requests by an
           `alluvion.errors.Asleep` until it is awake.
-        - `keep`: `"host"` copies the contents to pinned memory, from which `wake` restores them; after `"nothing"` they are arbitrary.
+        - `keep`: `"host"` copies the contents to pinned memory, from which `wake` restores them; `"disk"` writes them to a
+          file of `folder`, which goes when they are back; after `"nothing"` they are arbitrary. A folder that cannot be written to, or a
+          full disk, is an `alluvion.errors.Unwritable`, and nothing sleeps. A file that was damaged or cut short is an error of `wake`: everything
+          sleeps on, and it can be called again.
 
         It waits for all work on the device. **Whoever calls it promises** that until the blocks are awake no work uses them, and that no
         thread frees one while it runs: a kernel that does is the end of the process's context. A captured graph may be launched
@@ -393,11 +399,13 @@ class Stack(_alluvion.Stack):
         Sleeper(256 bytes in 1 block, asleep)
         b'abc'
         """
-        if keep not in ("host", "nothing"):
-            raise ValueError(f'keep is "host" or "nothing", and not {keep!r}')
+        if keep not in ("host", "disk", "nothing"):
+            raise ValueError(f'keep is "host", "disk" or "nothing", and not {keep!r}')
+        if (keep == "disk") != (folder is not None):
+            raise ValueError('keep is "disk", which needs a folder' if folder is None else f'keep is {keep!r}, and a folder is for "disk"')
         if tag is not None and not isinstance(tag, str):
             raise TypeError(f"a tag is a str, and not {type(tag).__name__}")
-        return self._sleep(tag, keep == "host")
+        return self._sleep(tag, keep == "host", folder)
 
     def on_segment(
         self,

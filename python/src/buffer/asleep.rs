@@ -2,17 +2,18 @@
 
 #![expect(unsafe_code, reason = "puts a block to sleep that a program has the address of")]
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use alluvion::Error;
 use alluvion::compose::StackSleeper;
-use alluvion::{Error, SleepConfig};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use super::Memory;
 use super::class::DeviceBuffer;
 use crate::error::{During, raise};
-use crate::pinned;
+use crate::sleep::config_of;
 use crate::stream::StreamHandle;
 
 /// A buffer without memory, which has its address still.
@@ -41,8 +42,8 @@ pub(super) fn refuse(py: Python<'_>) -> PyErr {
 }
 
 impl DeviceBuffer {
-    /// Gives the memory back and keeps the address, and with `keeps` the contents, in pinned memory of the host.
-    pub(super) fn fall_asleep(&self, py: Python<'_>, keeps: bool) -> PyResult<()> {
+    /// Gives the memory back and keeps the address; and the contents, with `keeps` in pinned memory of the host, with a folder in a file there.
+    pub(super) fn fall_asleep(&self, py: Python<'_>, keeps: bool, folder: Option<PathBuf>) -> PyResult<()> {
         let (memory, stream) = {
             let mut state = self.state();
             if state.asleep.is_some() {
@@ -66,7 +67,7 @@ impl DeviceBuffer {
             }
         };
         let slept = py.detach(|| {
-            let slept = put_to_sleep(&memory, &stream, keeps);
+            let slept = put_to_sleep(&memory, &stream, keeps, folder);
             // The buffer has the handle still, and nobody gives it another stream while it sleeps.
             drop(stream);
             slept
@@ -116,7 +117,12 @@ impl DeviceBuffer {
 }
 
 /// Puts the block of a buffer on `stream` to sleep, of which nobody else has a handle.
-fn put_to_sleep(memory: &Memory, stream: &StreamHandle, keeps: bool) -> Result<StackSleeper, Error> {
+fn put_to_sleep(
+    memory: &Memory,
+    stream: &StreamHandle,
+    keeps: bool,
+    folder: Option<PathBuf>,
+) -> Result<StackSleeper, Error> {
     // A resize may have given the buffer another stream than its block has.
     stream.with(memory.device(), |own| {
         memory.used_on(own);
@@ -130,10 +136,7 @@ fn put_to_sleep(memory: &Memory, stream: &StreamHandle, keeps: bool) -> Result<S
         ));
     };
     let (owner, address) = (block.owner(), block.place().0);
-    let mut config = SleepConfig::default();
-    if keeps {
-        config = config.keep_in(pinned::pool_of(owner.device())?);
-    }
+    let config = config_of(owner, keeps, folder)?;
     // SAFETY:
     // - the block is live and of its owner, as `Block` says.
     // - every use of it by this library is in the frontier: of its own stream and the buffer's up to now, and those that were noted. Uses

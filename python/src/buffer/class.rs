@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "prefetches memory of a buffer")]
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use alluvion::Layout;
@@ -262,8 +263,8 @@ impl DeviceBuffer {
         }
     }
 
-    /// Gives the memory back to the device, and keeps the address; and with `keep="host"` the contents, in pinned memory. Until `wake` the
-    /// buffer answers `alluvion.errors.Asleep` to whatever wants its bytes.
+    /// Gives the memory back to the device, and keeps the address; and with `keep="host"` the contents, in pinned memory, or with
+    /// `keep="disk"` in a file of `folder`. Until `wake` the buffer answers `alluvion.errors.Asleep` to whatever wants its bytes.
     ///
     /// Whoever calls it promises that no work of others uses the buffer, such as a kernel that has its address, from now on until it is awake.
     /// Work of the buffer itself is waited for. The buffer is of a pool over pages, `pool | mapped`, under any layers that pass blocks on.
@@ -281,14 +282,19 @@ impl DeviceBuffer {
     /// ...     del weights, stack
     /// True 0
     /// True b'abc'
-    #[pyo3(signature = (*, keep="host"))]
-    fn sleep(&self, py: Python<'_>, keep: &str) -> PyResult<()> {
-        match keep {
-            "host" => self.fall_asleep(py, true),
-            "nothing" => self.fall_asleep(py, false),
-            other => {
-                Err(PyValueError::new_err(format!("keep is \"host\" or \"nothing\", and not '{other}'")))
+    #[pyo3(signature = (*, keep="host", folder=None))]
+    fn sleep(&self, py: Python<'_>, keep: &str, folder: Option<PathBuf>) -> PyResult<()> {
+        match (keep, folder) {
+            ("disk", None) => Err(PyValueError::new_err("keep is \"disk\", which needs a folder")),
+            ("disk", folder) => self.fall_asleep(py, false, folder),
+            ("host" | "nothing", Some(_)) => {
+                Err(PyValueError::new_err(format!("keep is '{keep}', and a folder is for \"disk\"")))
             }
+            ("host", None) => self.fall_asleep(py, true, None),
+            ("nothing", None) => self.fall_asleep(py, false, None),
+            (other, _) => Err(PyValueError::new_err(format!(
+                "keep is \"host\", \"disk\" or \"nothing\", and not '{other}'"
+            ))),
         }
     }
 
