@@ -1,5 +1,6 @@
 """Sleep by the interfaces of others: `torch_memory_saver`, and vLLM's allocator. Blocks of the simulated machine stand for tensors."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -89,8 +90,8 @@ def test_what_cannot_be_is_said(stack):
     pauses = saver.TorchMemorySaver()
     with pytest.warns(RuntimeWarning, match="no region with the tag 'wieghts'"):
         pauses.pause("wieghts")
-    with pytest.raises(NotImplementedError, match="keeps no contents in files"):
-        pauses.region("weights", enable_disk_backup=True)
+    with pytest.raises(ValueError, match="contents are kept once"):
+        pauses.region("weights", enable_cpu_backup=True, enable_disk_backup=True)
     with pytest.raises(ValueError, match='cpu_backup_backend is "pinned" or "mmap"'):
         pauses.region("weights", cpu_backup_backend="paper")
 
@@ -199,3 +200,187 @@ def test_a_folder_on_the_path_has_the_module():
     program = "import torch_memory_saver as t; print(t.__name__, t.torch_memory_saver.enabled)"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=60)
     assert (ended.returncode, ended.stdout) == (0, "alluvion.torch_memory_saver True\n"), ended.stderr
+
+
+def test_a_region_within_another_one_is_its_own(stack):
+    pauses = saver.TorchMemorySaver()
+    with pauses.region("weights"):
+        outer = buffer(1)
+        with alluvion.tag("layer"), pauses.region("kv_cache", enable_cpu_backup=True):
+            inner = buffer(2)
+        back = buffer(3)
+    pauses.pause("weights")
+    assert reserved(stack) == 4 and inner.tobytes() == b"\2" * (4 * MIB), "it has a tag of its own"
+    pauses.pause("kv_cache")
+    assert reserved(stack) == 0
+    pauses.resume("kv_cache")
+    assert inner.tobytes() == b"\2" * (4 * MIB)
+    pauses.resume("weights")
+    assert reserved(stack) == 12 and outer.nbytes == back.nbytes == 4 * MIB
+
+
+def test_an_exception_in_a_region_ends_it(stack):
+    pauses = saver.TorchMemorySaver()
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError), pauses.region("weights"), pauses.region("inner"):
+            within = buffer(1)
+            1 / 0
+        assert alluvion.current_tag() == ""
+    outside = buffer(2)
+    pauses.pause()
+    assert outside.tobytes()[0] == 2 and reserved(stack) == 4
+    pauses.resume()
+    assert within.nbytes == 4 * MIB
+
+
+def test_what_was_made_since_sleeps_by_the_next_sleep(stack):
+    memory = alluvion.vllm.MemAllocator()
+    with memory.use_memory_pool("weights"):
+        first = buffer(1)
+    memory.sleep("weights")
+    with memory.use_memory_pool("weights"):
+        second = buffer(2)
+    with alluvion.tag("adapter"), memory.use_memory_pool("weights"):
+        third = buffer(3)
+    assert memory.get_current_usage() == 8 * MIB
+    memory.sleep(["weights"])
+    assert memory.get_current_usage() == 0 and reserved(stack) == 0
+    memory.wake_up("weights")
+    for value, block in ((1, first), (2, second), (3, third)):
+        assert block.tobytes() == bytes([value]) * (4 * MIB)
+
+
+def test_a_pause_of_all_that_fails_half_way_leaves_all_awake(stack, monkeypatch):
+    pauses, memory = saver.TorchMemorySaver(), alluvion.vllm.MemAllocator()
+    with pauses.region("first", enable_cpu_backup=True):
+        first = buffer(1)
+    with memory.use_memory_pool("other"):
+        other = buffer(3)
+    with pauses.region("second"):
+        second = buffer(2)
+    with memory.use_memory_pool("second_there"):
+        pass
+    sleep = alluvion.Stack.sleep
+
+    def fails(self, tag=None, **given):
+        if tag.startswith("second"):
+            raise MemoryError("no pinned memory")
+        return sleep(self, tag, **given)
+
+    monkeypatch.setattr(alluvion.Stack, "sleep", fails)
+    with pytest.raises(MemoryError, match="no pinned memory"):
+        pauses.pause()
+    with pytest.raises(MemoryError, match="no pinned memory"):
+        memory.sleep("other")
+    assert first.tobytes()[0] == 1 and other.tobytes()[0] == 3 and second.tobytes()[0] == 2
+    monkeypatch.undo()
+
+
+def test_one_that_cannot_be_woken_after_an_error_is_woken_later(sim, stack, monkeypatch):
+    pauses = saver.TorchMemorySaver()
+    with pauses.region("first", enable_cpu_backup=True):
+        first = buffer(1)
+    with pauses.region("second"):
+        second = buffer(2)
+    sleep = alluvion.Stack.sleep
+
+    def fails(self, tag=None, **given):
+        if tag.startswith("second"):
+            sim.fail("cuMemCreate")
+            raise KeyError("the cause")
+        return sleep(self, tag, **given)
+
+    monkeypatch.setattr(alluvion.Stack, "sleep", fails)
+    with pytest.raises(KeyError, match="the cause"):
+        pauses.pause()
+    monkeypatch.setattr(alluvion.Stack, "sleep", sleep)
+    pauses.resume()
+    assert first.tobytes() == b"\1" * (4 * MIB) and second.tobytes()[0] == 2
+
+
+def test_contents_go_to_a_disk(stack, tmp_path):
+    pauses = saver.TorchMemorySaver()
+    pauses.set_disk_backup_dir(tmp_path / "missing")
+    with pauses.region("weights", enable_disk_backup=True):
+        weights = buffer(1)
+    with pauses.region("weights", enable_cpu_backup=True):
+        on_host = buffer(2)
+    with pytest.raises(alluvion.errors.Unwritable):
+        pauses.pause("weights")
+    assert weights.tobytes()[0] == 1 and on_host.tobytes()[0] == 2
+    pauses.set_disk_backup_dir(tmp_path)
+    pauses.pause("weights")
+    assert reserved(stack) == 0 and len(list(tmp_path.iterdir())) == 1
+    pauses.resume("weights")
+    assert list(tmp_path.iterdir()) == []
+    assert weights.tobytes() == b"\1" * (4 * MIB) and on_host.tobytes() == b"\2" * (4 * MIB)
+
+
+def test_a_module_that_is_loaded_again_knows_what_sleeps(stack):
+    memory, pauses = alluvion.vllm.instance, saver.torch_memory_saver
+    with memory.use_memory_pool("reloaded"):
+        weights = buffer(1)
+    memory.sleep("reloaded")
+    importlib.reload(alluvion.vllm)
+    importlib.reload(saver)
+    assert alluvion.vllm.instance is memory and saver.torch_memory_saver is pauses
+    alluvion.vllm.instance.wake_up()
+    assert weights.tobytes() == b"\1" * (4 * MIB)
+
+
+ENDS = """
+import os, sys
+import alluvion, alluvion.torch, alluvion.torch_memory_saver as saver
+from alluvion import rmm
+from alluvion._per_device import PerDevice
+from alluvion.torch import _torch
+
+class Torch:
+    class cuda:
+        synchronize = staticmethod(lambda device: None)
+        empty_cache = staticmethod(lambda: None)
+
+_torch.genuine = lambda: Torch
+alluvion.simulated().__enter__()
+stack = alluvion.resource("pool(checked=true) | mapped", 0)
+alluvion.torch._stacks = PerDevice({0: stack})
+pauses = saver.torch_memory_saver
+pauses.set_disk_backup_dir(sys.argv[1])
+with alluvion.using(stack):
+    with pauses.region("host", enable_cpu_backup=True):
+        host = rmm.DeviceBuffer.to_device(b"1" * 4_000_000)
+    with pauses.region("disk", enable_disk_backup=True):
+        disk = rmm.DeviceBuffer.to_device(b"2" * 4_000_000)
+pauses.pause()
+child = os.fork()
+if child == 0:
+    try:
+        pauses.resume()
+    except Exception as error:
+        print(type(error).__name__, flush=True)
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print(len(os.listdir(sys.argv[1])))
+if sys.argv[2] == "awake":
+    pauses.resume()
+    print(host.tobytes()[:1], disk.tobytes()[:1])
+"""
+
+
+@pytest.mark.parametrize(("how", "printed"), [("awake", "ShutDown\n1\nb'1' b'2'\n"), ("asleep", "ShutDown\n1\n")])
+def test_a_fork_takes_nothing_and_an_end_asleep_is_an_end(tmp_path, how, printed):
+    ended = subprocess.run([sys.executable, "-c", ENDS, tmp_path, how], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, printed), ended.stderr
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_vllm_without_the_allocator_is_told(tmp_path):
+    package = tmp_path / "vllm" / "device_allocator"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").touch()
+    (package / "cumem.py").write_text("class AnotherName:\n    pass\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]), "ALLUVION_VLLM": "1"}
+    program = "import alluvion.vllm\nalluvion.vllm.register()\nimport vllm.device_allocator.cumem"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=60)
+    assert ended.returncode == 1 and "has no CuMemAllocator" in ended.stderr.splitlines()[-1], ended.stderr

@@ -8,16 +8,19 @@ One line before they are imported, or one variable of the environment, puts it i
     PYTHONPATH=$(python -m alluvion.torch_memory_saver --path) python -m sglang.launch_server --enable-memory-saver …
 
 Nothing is preloaded into the process, and expandable segments may be on. Tensors of a region come from the stack of `alluvion.torch`, which
-is installed at the first region: that of `ALLUVION_RESOURCE`, or `pool(checked=true) | mapped`. What is kept goes to pinned memory.
+is installed at the first region: that of `ALLUVION_RESOURCE`, or `pool(checked=true) | mapped`. What is kept goes to pinned memory,
+or to files.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, ContextManager
 
@@ -34,6 +37,7 @@ class TorchMemorySaver:
 
     def __init__(self) -> None:
         self._regions = Regions()
+        self._folder: str | None = None
 
     def region(
         self,
@@ -42,12 +46,20 @@ class TorchMemorySaver:
         enable_disk_backup: bool = False,
         cpu_backup_backend: str | None = None,
     ) -> ContextManager[None]:
-        """Tensors that are made in the block carry the tag. With `enable_cpu_backup` their contents outlive a pause, in pinned memory."""
-        if enable_disk_backup:
-            raise NotImplementedError("alluvion.torch_memory_saver keeps no contents in files: take `enable_cpu_backup`")
+        """Tensors that are made in the block carry the tag. With `enable_cpu_backup` their contents outlive a pause, in pinned memory, and with
+        `enable_disk_backup` in a file of the folder that `set_disk_backup_dir` names, or else of that for temporary files.
+
+        Within another region they are of the inner one alone.
+        """
+        if enable_disk_backup and enable_cpu_backup:
+            raise ValueError("contents are kept once: take `enable_cpu_backup` or `enable_disk_backup`")
         if cpu_backup_backend not in (None, "pinned", "mmap"):
             raise ValueError(f'cpu_backup_backend is "pinned" or "mmap", and not {cpu_backup_backend!r}')
-        return self._regions.region(tag, kept=enable_cpu_backup)
+        return self._regions.region(tag, "disk" if enable_disk_backup else "host" if enable_cpu_backup else "nothing")
+
+    def set_disk_backup_dir(self, path: str | PathLike[str]) -> None:
+        """Names the folder for what is paused from now on."""
+        self._folder = fspath(path)
 
     @contextmanager
     def cuda_graph(
@@ -71,15 +83,15 @@ class TorchMemorySaver:
         return untagged()
 
     def pause(self, tag: str | None = None) -> None:
-        """Gives the memory of a tag back, or of all. What is paused already stays so. For a tag without a region there is a warning."""
-        for name in self._named(tag):
-            self._regions.sleep(name)
+        """Gives the memory of a tag back, or of all. What is paused already stays so. For a tag without a region there is a warning. With an error
+        all that this call has paused is resumed.
+        """
+        self._regions.sleep(self._named(tag), folder=self._folder or tempfile.gettempdir())
         give_back()
 
     def resume(self, tag: str | None = None) -> None:
         """Gives the tensors of a tag memory again, or all of them. If there is too little it is a `MemoryError`, and can be called again."""
-        for name in self._named(tag):
-            self._regions.wake(name)
+        self._regions.wake(self._named(tag))
 
     def _named(self, tag: str | None) -> list[str]:
         if tag is None:
@@ -89,8 +101,8 @@ class TorchMemorySaver:
         return [tag]
 
 
-#: The one of the process.
-torch_memory_saver = TorchMemorySaver()
+#: The one of the process. If the module is loaded again it stays: what is paused is known to it alone.
+torch_memory_saver: TorchMemorySaver = globals().get("torch_memory_saver") or TorchMemorySaver()
 
 
 def configure_subprocess() -> ContextManager[None]:

@@ -46,34 +46,23 @@ class MemAllocator:
         with self._regions.region("cudagraph"):
             yield torch.cuda.graph_pool_handle()
 
-    def sleep(self, offload_tags: tuple[str, ...] | str | None = None) -> None:
+    def sleep(self, offload_tags: Iterable[str] | str | None = None) -> None:
         """Gives all memory back that has a tag. The contents of these tags are kept in pinned memory, those of all others are lost.
 
-        What sleeps already stays as it is. With an error all that this call has put to sleep is awake again.
+        What sleeps already stays as it is; what was made since sleeps, too. With an error all that this call has put to sleep is awake again.
         """
-        kept = (self.default_tag,) if offload_tags is None else (offload_tags,) if isinstance(offload_tags, str) else offload_tags
-        done: list[str] = []
-        try:
-            for name in self._regions.names():
-                if not self._regions.is_asleep(name):
-                    self._regions.sleep(name, name in kept)
-                    done.append(name)
-        except BaseException:
-            for name in done:
-                self._regions.wake(name)
-            raise
+        kept = (self.default_tag,) if offload_tags is None else (offload_tags,) if isinstance(offload_tags, str) else tuple(offload_tags)
+        self._regions.sleep(self._regions.names(), lambda name: "host" if name in kept else "nothing")
         give_back()
 
     def discard(self, tags: Iterable[str] | str) -> None:
         """Gives the memory of these tags back. Their contents are lost."""
-        for name in (tags,) if isinstance(tags, str) else tags:
-            self._regions.sleep(name, False)
+        self._regions.sleep((tags,) if isinstance(tags, str) else tuple(tags), lambda _: "nothing")
         give_back()
 
-    def wake_up(self, tags: list[str] | None = None) -> None:
+    def wake_up(self, tags: Iterable[str] | str | None = None) -> None:
         """Gives the tensors of these tags memory again, or all of them, with what was kept. A `MemoryError` can be tried again."""
-        for name in self._regions.names() if tags is None else tags:
-            self._regions.wake(name)
+        self._regions.wake(self._regions.names() if tags is None else (tags,) if isinstance(tags, str) else tuple(tags))
 
     def get_current_usage(self) -> int:
         """The bytes of what was allocated in regions, and is out and awake."""
@@ -86,8 +75,14 @@ class MemAllocator:
         """Nothing, as `release_pools`."""
 
 
-#: The one of the process.
-instance = MemAllocator()
+#: The one of the process. If the module is loaded again it stays: what sleeps is known to it alone.
+instance: MemAllocator = globals().get("instance") or MemAllocator()
+
+
+def _put_into(module: ModuleType) -> None:
+    if not hasattr(module, "CuMemAllocator"):
+        raise ImportError(f"{_MODULE} of this vLLM has no CuMemAllocator, in whose place alluvion.vllm is: leave out ALLUVION_VLLM")
+    module.CuMemAllocator.instance = instance
 
 
 class _AfterImport(MetaPathFinder, Loader):
@@ -109,8 +104,12 @@ class _AfterImport(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Loads the module, and puts the object there."""
+        # It is the module's again, for those who ask it for the source.
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        module.CuMemAllocator.instance = instance
+        _put_into(module)
 
 
 def register() -> None:
@@ -122,8 +121,8 @@ def register() -> None:
         os.environ.setdefault("ALLUVION_RESOURCE", wish)
     there = sys.modules.get(_MODULE)
     if there is not None:
-        there.CuMemAllocator.instance = instance
-    elif not any(isinstance(each, _AfterImport) for each in sys.meta_path):
+        _put_into(there)
+    elif not any(type(each).__qualname__ == "_AfterImport" and type(each).__module__ == __name__ for each in sys.meta_path):
         sys.meta_path.insert(0, _AfterImport())
 
 

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, Literal, NamedTuple
 
 import alluvion.torch
 from alluvion import _alluvion
 from alluvion._fork import ForkLock
 from alluvion._stack import Stack
-from alluvion._tag import current_tag, tag
+from alluvion._tag import current_tag, tag, untagged
 from alluvion.torch import _torch
 
 #: The stack that the adapters install where none is: over pages, which a sleep needs, with a ledger, which knows the tags.
 RECIPE = "pool(checked=true) | mapped"
+
+
+Keep = Literal["host", "disk", "nothing"]
+
+# A region is open around the caller. Coroutines and threads have values of their own.
+_within: ContextVar[bool] = ContextVar("alluvion.torch.within_a_region", default=False)
+
+
+class _Asleep(NamedTuple):
+    """What one call has put to sleep of a tag, on one device."""
+
+    full: str
+    device: int
+    sleeper: _alluvion.Sleeper
 
 
 class Regions:
@@ -24,22 +39,30 @@ class Regions:
 
     def __init__(self) -> None:
         self._lock = ForkLock()
-        #: The full tags of each of the framework's, and whether what is kept of them goes to the host.
-        self._tags: dict[str, dict[str, bool]] = {}
-        self._asleep: dict[tuple[str, int], _alluvion.Sleeper] = {}
+        #: The full tags of each of the framework's, and where what is kept of them goes to.
+        self._tags: dict[str, dict[str, Keep]] = {}
+        #: In the order in which it was put to sleep. A tag is there more than once if tensors were made while it slept, and then slept, too.
+        self._asleep: list[_Asleep] = []
 
     @contextmanager
-    def region(self, name: str, kept: bool | None = None) -> Iterator[None]:
-        """Labels the tensors that this thread makes in the block. `kept` is what `sleep` does with them if it is not told."""
+    def region(self, name: str, keep: Keep | None = None) -> Iterator[None]:
+        """Labels the tensors that this thread makes in the block. `keep` is what `sleep` does with them if it is not told.
+
+        A region within another one takes its place: its tensors are of the inner region alone.
+        """
         ensure_installed()
         with ExitStack() as scopes:
+            if _within.get():
+                # A tag sleeps with all that lies within it.
+                scopes.enter_context(untagged())
+            scopes.callback(_within.reset, _within.set(True))
             scopes.enter_context(tag(name))
-            if kept is not None:
+            if keep is not None:
                 # Those that are kept and those that are not may have one tag in the framework.
-                scopes.enter_context(tag("kept" if kept else "dropped"))
+                scopes.enter_context(tag(_SCOPE_OF[keep]))
             full = current_tag()
             with self._lock:
-                self._tags.setdefault(name, {})[full] = bool(kept)
+                self._tags.setdefault(name, {})[full] = keep or "nothing"
             yield
 
     def names(self) -> list[str]:
@@ -50,7 +73,7 @@ class Regions:
     def is_asleep(self, name: str) -> bool:
         """Whether memory of a tag sleeps."""
         with self._lock:
-            return any(full in self._tags.get(name, ()) for full, _ in self._asleep)
+            return any(each.full in self._tags.get(name, ()) for each in self._asleep)
 
     def live_bytes(self) -> int:
         """The bytes of what was allocated in regions, and is out and awake."""
@@ -63,32 +86,50 @@ class Regions:
             if block["state"] == "live" and any(block.get("tag", "") == full or block.get("tag", "").startswith(f"{full};") for full in tags)
         )
 
-    def sleep(self, name: str, kept: bool | None = None) -> None:
-        """Gives the memory of a tag back, on all devices. With an error all of it is awake as before."""
+    def sleep(self, names: Iterable[str], keep: Callable[[str], Keep] | None = None, folder: str | None = None) -> None:
+        """Gives the memory of tags back, on all devices; what sleeps already stays as it is. `keep` says for each what becomes of the contents,
+        in place of the region, and `folder` where those go to that are kept on a disk. With an error all that this call has put to sleep is
+        awake again.
+        """
         torch = _torch.genuine()
         with self._lock:
-            made: list[tuple[str, int]] = []
+            made: list[_Asleep] = []
             try:
-                for full, keeps in self._tags.get(name, {}).items():
-                    keep = keeps if kept is None else kept
-                    for device, stack in stacks():
-                        if (full, device) in self._asleep:
-                            continue
-                        torch.cuda.synchronize(device)
-                        self._asleep[full, device] = stack.sleep(full, keep="host" if keep else "nothing")
-                        made.append((full, device))
+                for name in names:
+                    for full, own in self._tags.get(name, {}).items():
+                        kept = own if keep is None else keep(name)
+                        for device, stack in stacks():
+                            torch.cuda.synchronize(device)
+                            sleeper = stack.sleep(full, keep=kept, folder=folder if kept == "disk" else None)
+                            if sleeper.blocks:
+                                made.append(_Asleep(full, device, sleeper))
             except BaseException:
-                for each in made:
-                    self._asleep[each].wake()
-                    del self._asleep[each]
+                # One that cannot be woken now is woken by a later `wake`: the cause is the error that the caller has to see.
+                self._asleep += [each for each in made if not _is_woken(each.sleeper)]
                 raise
+            self._asleep += made
 
-    def wake(self, name: str) -> None:
-        """Gives the memory of a tag back to its tensors, with what was kept. A `MemoryError` leaves asleep what it has not woken."""
+    def wake(self, names: Iterable[str]) -> None:
+        """Gives the memory of tags back to their tensors, with what was kept. An error, such as a `MemoryError`, leaves asleep what it has not
+        woken, and it can be called again.
+        """
         with self._lock:
-            for full, device in [each for each in self._asleep if each[0] in self._tags.get(name, ())]:
-                self._asleep[full, device].wake()
-                del self._asleep[full, device]
+            wanted = {full for name in names for full in self._tags.get(name, ())}
+            for each in [each for each in self._asleep if each.full in wanted]:
+                each.sleeper.wake()
+                self._asleep.remove(each)
+
+
+#: The scope within a region's, by what is kept of its tensors.
+_SCOPE_OF: dict[Keep, str] = {"host": "kept", "disk": "on disk", "nothing": "dropped"}
+
+
+def _is_woken(sleeper: _alluvion.Sleeper) -> bool:
+    try:
+        sleeper.wake()
+    except Exception:
+        return False
+    return True
 
 
 def ensure_installed() -> None:
