@@ -14,7 +14,7 @@ import pytest
 import rmm
 
 import alluvion
-from alluvion._compiled import package, places
+from alluvion._compiled import package, packages, places
 from alluvion.rapids import _rmm, build
 
 HERE = Path(__file__).parent
@@ -85,6 +85,16 @@ def test_processes_that_start_together_build_one(fake):
     for process in started:
         assert process.communicate(timeout=120)[0] == "alluvion.rapids._compiled\n" and process.returncode == 0
     assert (fake / "calls").read_text() == "called\n"
+
+
+def test_headers_of_cuda_are_found_in_each_place_that_packages_are_in(tmp_path, monkeypatch):
+    """Wheels of CUDA that were installed for the user and those of the system are one package `nvidia`, in two folders."""
+    (tmp_path / "nvidia" / "cu13" / "lib").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert packages("nvidia")[0] == tmp_path / "nvidia" and len(packages("nvidia")) > 1
+    _, includes, _ = build.needed()
+    assert any((folder / "cuda_runtime_api.h").exists() for folder in includes)
+    assert packages("alluvion_of_no_such_name") == [] and not package("alluvion_of_no_such_name").exists()
 
 
 def test_a_build_that_fails_leaves_nothing_and_says_why(fake, run):

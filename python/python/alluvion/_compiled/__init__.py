@@ -6,6 +6,6 @@ process builds its own.
 """
 
 from alluvion._compiled.door import Door
-from alluvion._compiled.tools import CannotBuild, Needed, compile_module, imported, package, run, version_of
+from alluvion._compiled.tools import CannotBuild, Needed, compile_module, imported, package, packages, run, version_of
 
-__all__ = ["CannotBuild", "Door", "Needed", "compile_module", "imported", "package", "run", "version_of"]
+__all__ = ["CannotBuild", "Door", "Needed", "compile_module", "imported", "package", "packages", "run", "version_of"]

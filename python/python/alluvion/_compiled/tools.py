@@ -121,18 +121,24 @@ def version_of(module: Any) -> tuple[str, tuple[int, int]]:
 def cuda_folders(major: int) -> list[Path]:
     """Where headers of CUDA may be, the most likely ones first."""
     named = [Path(os.environ[name], "include") for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    wheels = package("nvidia")
-    of_wheels = [wheels / "cuda_runtime" / "include", wheels / "cuda_nvcc" / "include", wheels / "cuda_crt" / "include"]
-    of_wheels.insert(0 if major >= 13 else len(of_wheels), wheels / "cu13" / "include")
+    names = ["cuda_runtime", "cuda_nvcc", "cuda_crt"]
+    names.insert(0 if major >= 13 else len(names), "cu13")
+    # Wheels of CUDA share the package `nvidia`, which has a folder for each place that packages are installed in.
+    of_wheels = [wheels / name / "include" for name in names for wheels in packages("nvidia")]
     conda = Path(sys.prefix, "targets", f"{platform.machine()}-linux", "include")
     return [*named, *of_wheels, conda, Path("/usr/local/cuda/include")]
 
 
-def package(name: str) -> Path:
-    """The folder of a package; one that does not exist if it is not installed."""
+def packages(name: str) -> list[Path]:
+    """The folders of a package, of which one without an `__init__.py` may have several; none if it is not installed."""
     spec = importlib.util.find_spec(name)
     places = spec.submodule_search_locations if spec is not None else None
-    return Path(next(iter(places))) if places else Path("/nonexistent")
+    return [Path(place) for place in places or ()]
+
+
+def package(name: str) -> Path:
+    """The folder of a package; one that does not exist if it is not installed."""
+    return next(iter(packages(name)), Path("/nonexistent"))
 
 
 def first(header: str, folders: list[Path]) -> Path | None:
@@ -140,4 +146,4 @@ def first(header: str, folders: list[Path]) -> Path | None:
     return next((folder for folder in folders if (folder / header).exists()), None)
 
 
-__all__ = ["CannotBuild", "Needed", "compile_module", "cuda_folders", "first", "imported", "package", "run", "version_of"]
+__all__ = ["CannotBuild", "Needed", "compile_module", "cuda_folders", "first", "imported", "package", "packages", "run", "version_of"]
