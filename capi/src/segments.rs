@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use alluvion::suballoc::{SegmentHooks, SegmentView, SuballocBook};
-use alluvion::{AnyResource, Error, ResourceExt as _};
+use alluvion::{AnyResource, DevicePtr, Error, ResourceExt as _};
 
 use crate::allocate::pointer;
 use crate::boundary::{self, null};
@@ -127,6 +127,45 @@ pub unsafe extern "C" fn alv_freeze(resource: *const ResourceHandle) -> Status {
     boundary::call(|| {
         book(lend!(resource).get())?.freeze();
         Ok(())
+    })
+}
+
+/// A descriptor of the segment of the outermost suballocator that begins at `address`, by which another process maps the same memory with
+/// `cuMemImportFromShareableHandle`. The caller closes it; it keeps the memory, also when the segment is given back, until then. The segment
+/// is there until this returns: a block on it is live and awake, or no thread trims the resource, has it grow or releases it meanwhile.
+/// `ALV_INVALID_ARGUMENT` if no segment begins there. `ALV_UNSUPPORTED` without a suballocator, and for memory that no one descriptor stands
+/// for: it is of `pool(registered=64MiB) | mapped(handles=fd)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_export_segment(
+    resource: *const ResourceHandle,
+    address: *const c_void,
+    descriptor: *mut i32,
+) -> Status {
+    boundary::call(|| {
+        let resource = lend!(resource);
+        let Some(address) = DevicePtr::new(address.expose_provenance() as u64) else {
+            return Err(null("address"));
+        };
+        if descriptor.is_null() {
+            return Err(null("descriptor"));
+        }
+        #[cfg(unix)]
+        {
+            // SAFETY: the segment is there until this returns, by the function's text.
+            let lent = unsafe { resource.get().export_segment(address) }?;
+            // SAFETY: the contract of pointers.
+            unsafe { descriptor.write(std::os::fd::IntoRawFd::into_raw_fd(lent)) };
+            Ok(())
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = (resource, address);
+            Err(Error::unsupported(
+                "a descriptor of a segment",
+                "the system has none",
+                "share blocks of it, by `alv_share`",
+            ))
+        }
     })
 }
 

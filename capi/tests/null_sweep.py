@@ -69,7 +69,7 @@ VALUES = {
     "alv_sim_options *": "&options", "alv_source *": "&source", "alv_write": "write_nothing",
     "alv_cuda_stream": "NULL", "size_t bytes": "4096", "size_t align": "0", "size_t room": "sizeof text", "size_t keep": "0",
     "size_t size": "4096", "int device": "0", "alv_device_mem_handler *": "&handler", "int32_t device": "0",
-    "int32_t number": "0", "int32_t to": "0", "int32_t code": "2", "uint64_t nth": "1000000", "uint8_t value": "1",
+    "int32_t number": "0", ("alv_export_segment", "resource"): "exported", ("alv_export_segment", "address"): "segment", "int32_t to": "0", "int32_t code": "2", "uint64_t nth": "1000000", "uint8_t value": "1",
     "uint32_t header": "ALV_VERSION", "uint32_t flags": "0", "alv_status status": "0",
     "fn added": "hear_nothing", "fn dropped": "hear_nothing", "fn see": "see_segment",
     "fn ask": "ask_nobody", "fn drop": "drop_nothing", "fn each": "each_block",
@@ -87,6 +87,8 @@ static int write_nothing(void *user, const char *bytes, size_t n) { (void)user; 
 static int32_t ask_nobody(void *user, const alv_oom_report *report) { (void)user; (void)report; return 0; }
 static alv_status hear_nothing(void *user, const alv_segment *segment) { (void)user; (void)segment; return ALV_OK; }
 static int see_segment(void *user, const alv_segment *segment) { (void)user; (void)segment; return 0; }
+static const void *segment;
+static int note_segment(void *user, const alv_segment *found) { (void)user; segment = found->address; return 1; }
 static void drop_nothing(void *user) { (void)user; }
 static int each_block(void *user, const alv_block *block) { (void)user; (void)block; return 0; }
 static int each_violation(void *user, const alv_violation *violation) { (void)user; (void)violation; return 0; }
@@ -128,7 +130,7 @@ static alv_resource *paged, *hosted;
 /* A block that sleeps by itself: others put all of the first stack to sleep. */
 static void *paged_block;
 static alv_resource *paged_too;
-static alv_resource *guarded;
+static alv_resource *guarded, *exported;
 static alv_reservation *reservation;
 static alv_graph_memory *graph_memory;
 static alv_sleeper *sleeper;
@@ -220,6 +222,8 @@ int main(int count, char **arguments) {
     paged_too = stack("pool | mapped");
     OK(alv_allocate(paged_too, 4096, 0, NULL, &paged_block));
     guarded = stack("guard | cuda");
+    exported = stack("pool(registered=8MiB, initial=8MiB) | mapped(handles=fd)");
+    OK(alv_segments(exported, note_segment, NULL));
     OK(alv_reserve(resource, 4096, &reservation));
     OK(alv_sim_begin_capture(machine, 0, alv_stream_handle(stream)));
     OK(alv_capture(resource, alv_stream_handle(stream), &graph_memory));
@@ -280,6 +284,7 @@ int main(int count, char **arguments) {
     alv_resource_release(paged_too);
     alv_resource_release(paged);
     alv_resource_release(guarded);
+    alv_resource_release(exported);
     alv_resource_release(hosted);
     alv_resource_release(resource);
     clean(machine);

@@ -1,7 +1,11 @@
-//! Who hears of the segments of a stack?
+//! Who hears of the segments of a stack, and who else uses them?
+
+#![expect(unsafe_code, reason = "lends memory that a program has the addresses of")]
+
+use std::os::fd::OwnedFd;
 
 use alluvion::suballoc::{SegmentHooks, SegmentView, SuballocBook};
-use alluvion::{AnyResource, Error, ResourceExt as _};
+use alluvion::{AnyResource, DevicePtr, Error, ResourceExt as _};
 use pyo3::prelude::*;
 
 use crate::attached::attach;
@@ -81,6 +85,31 @@ pub(crate) fn set_hooks(
 pub(crate) fn list(stack: &AnyResource) -> Option<Vec<(u64, usize)>> {
     let book = stack.find::<SuballocBook>()?;
     Some(book.segments().iter().map(|segment| (segment.address.address(), segment.bytes)).collect())
+}
+
+/// A descriptor of the segment of the outermost suballocator that begins at an address.
+pub(crate) fn export(stack: &AnyResource, address: u64) -> Result<OwnedFd, Error> {
+    let segment = DevicePtr::new(address).ok_or_else(no_address)?;
+    // SAFETY: who calls it in Python promises that the segment stays meanwhile, by the method's text.
+    unsafe { stack.export_segment(segment) }
+}
+
+/// A descriptor of a dma-buf of memory of the device of a stack.
+pub(crate) fn dma_buf(stack: &AnyResource, address: u64, bytes: usize) -> Result<OwnedFd, Error> {
+    if address == 0 {
+        return Err(no_address());
+    }
+    // SAFETY: who calls it in Python promises that the memory is there meanwhile, by the method's text.
+    unsafe { stack.device().dma_buf(address, bytes) }
+}
+
+#[cold]
+fn no_address() -> Error {
+    Error::invalid_argument(
+        "address",
+        "no memory lies at 0",
+        "pass the address of a segment, as `segments` lists them",
+    )
 }
 
 /// Freezes the outermost suballocator. `None` without one.

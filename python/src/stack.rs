@@ -1,5 +1,6 @@
 //! A stack that is written on a line, and what it says of itself.
 
+use std::os::fd::IntoRawFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -356,6 +357,22 @@ impl Stack {
     fn segments(slf: &Bound<'_, Self>) -> PyResult<Option<Vec<(u64, usize)>>> {
         let owner = owner_of(slf)?;
         Ok(slf.py().detach(|| segments::list(owner)))
+    }
+
+    /// A descriptor of a segment: see `alluvion.Stack.export_segment`.
+    #[pyo3(name = "_export_segment")]
+    fn export_segment(slf: &Bound<'_, Self>, address: u64) -> PyResult<i32> {
+        let (owner, py) = (owner_of(slf)?, slf.py());
+        let exported = py.detach(|| segments::export(owner, address));
+        raise(py, exported, During::Other).map(IntoRawFd::into_raw_fd)
+    }
+
+    /// A descriptor of a dma-buf: see `alluvion.Stack.dma_buf`.
+    #[pyo3(name = "_dma_buf")]
+    fn dma_buf(slf: &Bound<'_, Self>, address: u64, bytes: usize) -> PyResult<i32> {
+        let (owner, py) = (owner_of(slf)?, slf.py());
+        let lent = py.detach(|| segments::dma_buf(owner, address, bytes));
+        raise(py, lent, During::Other).map(IntoRawFd::into_raw_fd)
     }
 
     /// The outermost suballocator takes no more memory and gives none back. `None` without one.

@@ -1,6 +1,7 @@
 """Functions hear of segments, may refuse them, and a frozen stack says so."""
 
 import gc
+import os
 import threading
 import weakref
 
@@ -208,3 +209,31 @@ def test_what_cannot_hear_is_refused(sim):
     for call in [lambda stack: stack.on_segment(print), lambda stack: stack.segments(), lambda stack: stack.freeze()]:
         with pytest.raises(ValueError, match="pool"):
             call(alluvion.resource("cuda"))
+
+
+def test_a_segment_goes_to_others_by_descriptors(sim):
+    stack = alluvion.resource("stats | pool(registered=8MiB, initial=8MiB) | mapped(handles=fd)")
+    ((address, size),) = stack.segments()
+    descriptors = {stack.export_segment(address), stack.export_segment(address), stack.dma_buf(address, size)}
+    assert len(descriptors) == 3 and all(os.fstat(each) for each in descriptors)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    with pytest.raises(alluvion.errors.InvalidArgument, match="none of the suballocator begins there"):
+        stack.export_segment(address + 256)
+    for wrong in (stack.export_segment, lambda at: stack.dma_buf(at, size)):
+        with pytest.raises(alluvion.errors.InvalidArgument, match="no memory lies at 0"):
+            wrong(0)
+        with pytest.raises(OverflowError):
+            wrong(-1)
+    with pytest.raises(alluvion.errors.Error):
+        stack.dma_buf(address, 100)
+    sim.fail("cuMemGetHandleForAddressRange", code=999)
+    with pytest.raises(RuntimeError):
+        stack.dma_buf(address, size)
+    os.close(stack.dma_buf(address, size))
+    plain = alluvion.resource("pool(initial=8MiB) | cuda")
+    with pytest.raises(alluvion.errors.Unsupported, match="no one descriptor|handle_types"):
+        plain.export_segment(plain.segments()[0][0])
+    with pytest.raises(alluvion.errors.Unsupported, match="no suballocator"):
+        alluvion.resource("cuda").export_segment(address)
+    del stack, plain

@@ -12,6 +12,8 @@ mod per_device;
 mod per_device_error;
 mod per_device_figures;
 mod resource_ext;
+#[cfg(unix)]
+mod segment_descriptor;
 mod stack_graph_memory;
 mod stack_sleeper;
 

@@ -1170,6 +1170,15 @@ alv_status alv_segments(const struct alv_resource *resource,
 // fit fails, with the cause `ALV_CAUSE_FROZEN`, and a trim does nothing. `ALV_UNSUPPORTED` without a suballocator.
 alv_status alv_freeze(const struct alv_resource *resource);
 
+// A descriptor of the segment of the outermost suballocator that begins at `address`, by which another process maps the same memory with
+// `cuMemImportFromShareableHandle`. The caller closes it; it keeps the memory, also when the segment is given back, until then. The segment
+// is there until this returns: a block on it is live and awake, or no thread trims the resource, has it grow or releases it meanwhile.
+// `ALV_INVALID_ARGUMENT` if no segment begins there. `ALV_UNSUPPORTED` without a suballocator, and for memory that no one descriptor stands
+// for: it is of `pool(registered=64MiB) | mapped(handles=fd)`.
+alv_status alv_export_segment(const struct alv_resource *resource,
+                              const void *address,
+                              int32_t *descriptor);
+
 // A descriptor of a dma-buf, through which the kernel's other drivers reach memory of a device of the chosen machine, as
 // `ibv_reg_dmabuf_mr` does; a negative number means the current device. The range is live memory, whole pages of the host, and within one
 // segment. The caller closes the descriptor, which keeps the memory until then. `ALV_UNSUPPORTED` where there is none.

@@ -1,6 +1,7 @@
 //! Hooks of segments, their list, and a pool that is frozen.
 
 use std::ffi::{c_int, c_void};
+use std::os::fd::FromRawFd;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
@@ -129,4 +130,42 @@ fn a_frozen_pool_says_so() {
     // SAFETY: a live handle.
     assert_eq!(unsafe { alv_freeze(plain) }, ALV_UNSUPPORTED);
     release(plain);
+}
+
+/// The address of the first segment.
+unsafe extern "C" fn note_first(user: *mut c_void, segment: *const Segment) -> c_int {
+    // SAFETY: `user` is the test's place, and the segment lives during the call.
+    unsafe { user.cast::<*const c_void>().write((*segment).address.cast_const()) };
+    1
+}
+
+#[test]
+fn a_segment_goes_to_others_by_a_descriptor() {
+    let sim = Sim::new(1);
+    let export = |stack, address| {
+        let mut descriptor = -1;
+        // SAFETY: live handles and a place; nobody gives the segment back.
+        let status = unsafe { alv_export_segment(stack, address, &raw mut descriptor) };
+        assert_eq!(descriptor < 0, status != ALV_OK);
+        (status, descriptor)
+    };
+    let first = |stack| {
+        let mut address: *const c_void = std::ptr::null();
+        // SAFETY: a live handle, and a function with its place.
+        assert_eq!(unsafe { alv_segments(stack, Some(note_first), (&raw mut address).cast()) }, ALV_OK);
+        address
+    };
+    let stack = sim.recipe("stats | pool(registered=8MiB, initial=8MiB) | mapped(handles=fd)");
+    let address = first(stack);
+    sim.fail(c"cuMemExportToShareableHandle", 1, 999);
+    assert_eq!(export(stack, address).0, ALV_DRIVER);
+    let (status, descriptor) = export(stack, address);
+    assert_eq!(status, ALV_OK);
+    // SAFETY: it is the test's.
+    drop(unsafe { std::os::fd::OwnedFd::from_raw_fd(descriptor) });
+    assert_eq!(export(stack, address.wrapping_byte_add(256)).0, ALV_INVALID_ARGUMENT);
+    let (plain, bare) = (sim.recipe("pool(initial=8MiB) | cuda"), sim.recipe("cuda"));
+    assert_eq!(export(plain, first(plain)).0, ALV_UNSUPPORTED);
+    assert_eq!(export(bare, address).0, ALV_UNSUPPORTED);
+    [stack, plain, bare].into_iter().for_each(release);
 }

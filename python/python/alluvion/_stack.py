@@ -444,6 +444,38 @@ class Stack(_alluvion.Stack):
         """The memory that the pool has of its upstream, piece by piece: the address and the bytes of each."""
         return self._needed(self._segments(), "pool")
 
+    def export_segment(self, address: int) -> int:
+        """A descriptor of a file for the segment that begins at `address`, by which a library of another process maps the same memory with
+        `cuMemImportFromShareableHandle`. The caller closes it. It keeps the memory, also when the pool gives the segment back.
+
+        Whoever calls it promises that the segment is there until it returns: a block on it is live, or no thread trims the stack meanwhile.
+        Only pages with such a handle have one, `pool(registered=64MiB) | mapped(handles=fd)`; else it is an `alluvion.errors.Unsupported`.
+
+        >>> import alluvion, os
+        >>> with alluvion.simulated():
+        ...     stack = alluvion.resource("pool(registered=8MiB, initial=8MiB) | mapped(handles=fd)")
+        ...     for address, size in stack.segments():
+        ...         os.close(stack.export_segment(address))
+        ...     del stack
+        """
+        return self._export_segment(address)
+
+    def dma_buf(self, address: int, nbytes: int) -> int:
+        """A descriptor of a dma-buf, through which the kernel's other drivers reach memory of the device: `ibv_reg_dmabuf_mr` registers it
+        with a network card. The caller closes it. It keeps the memory, also when that is freed, until the last registration is gone.
+
+        The range is whole pages of the host, and within one segment, as `segments` lists them. Whoever calls it promises that the memory is
+        there until it returns. A device without dma-bufs is an `alluvion.errors.Unsupported`.
+
+        >>> import alluvion, os
+        >>> with alluvion.simulated():
+        ...     stack = alluvion.resource("pool(registered=8MiB, initial=8MiB) | mapped")
+        ...     for address, size in stack.segments():
+        ...         os.close(stack.dma_buf(address, size))
+        ...     del stack
+        """
+        return self._dma_buf(address, nbytes)
+
     def freeze(self) -> None:
         """Lets the pool take no more memory and give none back, until it ends: a request that does not fit is an `OutOfMemory`, which says
         so, and a trim does nothing."""

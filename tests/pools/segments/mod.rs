@@ -4,6 +4,7 @@
 
 mod ends;
 mod hooks;
+mod lent;
 mod refusals;
 mod staying;
 
