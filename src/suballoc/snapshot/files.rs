@@ -26,8 +26,7 @@ impl SnapshotFiles {
     pub(in crate::suballoc) const ON_OUT_OF_MEMORY: Parameter = Parameter::new(
         "snapshot_on_out_of_memory",
         ArgumentKind::Text,
-        "the file that every block is written to when a request fails, the first 4 times: `pool.json` is `pool-gpu1.json` for device 1; \
-         none if left out",
+        "the file that every block is written to when a request fails, the first 4 times; none if left out",
     );
 
     pub(in crate::suballoc) fn new(path: PathBuf) -> Self {
