@@ -17,6 +17,7 @@ mod graph_programs;
 mod graph_rig;
 mod graphs;
 mod growing_bins;
+mod in_place;
 mod input;
 mod left_to_graphs;
 mod many_streams;

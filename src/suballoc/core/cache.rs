@@ -100,6 +100,22 @@ struct Large {
     epoch: u64,
 }
 
+/// A large block that the core would cut again where it lies, as of a count of locks: see [`Cache::put_in_place`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct InPlace {
+    address: u64,
+    units: u32,
+    locks: u64,
+}
+
+/// A debugger finds the blocks at its address.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct LargeTable {
+    blocks: [Large; LARGE],
+    in_place: InPlace,
+}
+
 /// A block on its way from a cache to the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spilled {
@@ -132,7 +148,7 @@ pub(crate) struct Cache {
     /// The next run of each class, and of blocks of one size, has 2 to this power blocks.
     runs: [u8; RUN_CLASSES + 1],
     /// Made when the first large block comes: 1.5 KiB, which most streams never need.
-    large: Option<Box<Apart<[Large; LARGE]>>>,
+    large: Option<Box<Apart<LargeTable>>>,
     shown: ShownCache,
 }
 
@@ -212,6 +228,22 @@ impl Cache {
             Some(stack) => self.push(stack, want.units(), address, epoch),
             None => self.put_large(want.units(), address, epoch),
         }
+    }
+
+    /// Puts a large block in where large blocks are not cached, if it is the one that was [noted](Self::note_in_place), and the mutex of the
+    /// core was not taken since. Then the next request of that size has it, as it would have had it of the core, and any other request
+    /// of this stream that is long [gives it back](Self::spill_large) first. So the core decides where blocks lie, as if it were asked.
+    #[inline]
+    pub(crate) fn put_in_place(&mut self, want: Want, address: u64, epoch: Epoch, locks: u64) -> bool {
+        let units = want.units();
+        self.large.as_ref().is_some_and(|large| large.in_place == InPlace { address, units, locks })
+            && self.large_full == 0
+            && self.put_large(units, address, epoch)
+    }
+
+    /// Notes that the core would cut this block again where it lies.
+    pub(crate) fn note_in_place(&mut self, want: Want, address: u64, locks: u64) {
+        self.large_table().in_place = InPlace { address, units: want.units(), locks };
     }
 
     /// Returns `true` if the block is known to be here: if it is large, or one of those that were put last.
@@ -322,10 +354,10 @@ impl Cache {
         let first = first_way_of(units);
         let large = self.large.as_deref()?;
         let way = (first..first + WAYS)
-            .find(|&way| large[way].units == units && self.large_full & (1 << way) != 0)?;
+            .find(|&way| large.blocks[way].units == units && self.large_full & (1 << way) != 0)?;
         self.large_full &= !(1 << way);
         self.large_units -= u64::from(units);
-        Some(large[way].address)
+        Some(large.blocks[way].address)
     }
 
     #[inline]
@@ -335,25 +367,26 @@ impl Cache {
         if empty >= WAYS || self.has_large(first, address) {
             return false;
         }
-        let large = match &mut self.large {
-            Some(large) => large,
-            none => none.insert(no_large_blocks()),
-        };
-        large[first + empty] = Large { units, address, epoch: epoch.0 };
+        self.large_table().blocks[first + empty] = Large { units, address, epoch: epoch.0 };
         self.large_full |= 1 << (first + empty);
         self.large_units += u64::from(units);
         true
+    }
+
+    #[inline]
+    fn large_table(&mut self) -> &mut LargeTable {
+        self.large.get_or_insert_with(no_large_blocks)
     }
 
     fn has_large(&self, first: usize, address: u64) -> bool {
         // Most often the set is empty.
         let full = self.large_full >> first & ((1 << WAYS) - 1);
         let Some(large) = self.large.as_deref().filter(|_| full != 0) else { return false };
-        (0..WAYS).any(|way| large[first + way].address == address && full & (1 << way) != 0)
+        (0..WAYS).any(|way| large.blocks[first + way].address == address && full & (1 << way) != 0)
     }
 
     fn large_blocks(&self) -> impl Iterator<Item = Large> + '_ {
-        let all = self.large.iter().flat_map(|large| large.0.iter().copied().enumerate());
+        let all = self.large.iter().flat_map(|large| large.blocks.iter().copied().enumerate());
         all.filter(|(way, _)| self.large_full & (1 << way) != 0).map(|(_, large)| large)
     }
 
@@ -414,7 +447,9 @@ impl Cache {
         spilled
     }
 
-    fn spill_large(&mut self, spill: &mut impl FnMut(Spilled)) -> usize {
+    /// Spills the large blocks. Returns the number of blocks.
+    #[inline]
+    pub(crate) fn spill_large(&mut self, spill: &mut impl FnMut(Spilled)) -> usize {
         let mut spilled = 0;
         while self.large_full != 0 {
             self.spill_way(self.large_full.trailing_zeros() as usize, spill);
@@ -425,7 +460,7 @@ impl Cache {
 
     fn spill_way(&mut self, way: usize, spill: &mut impl FnMut(Spilled)) {
         self.large_full &= !(1 << way);
-        let Some(Large { units, address, epoch }) = self.large.as_ref().map(|large| large[way]) else {
+        let Some(Large { units, address, epoch }) = self.large.as_ref().map(|large| large.blocks[way]) else {
             return;
         };
         self.large_units -= u64::from(units);
@@ -491,8 +526,8 @@ impl Cache {
 /// Out of line, because it is needed once.
 #[cold]
 #[inline(never)]
-fn no_large_blocks() -> Box<Apart<[Large; LARGE]>> {
-    Box::new(Apart([Large::default(); LARGE]))
+fn no_large_blocks() -> Box<Apart<LargeTable>> {
+    Box::new(Apart(LargeTable { blocks: [Large::default(); LARGE], in_place: InPlace::default() }))
 }
 
 /// Which of the `runs` is that of a request, and the longest, if it may have one at all.

@@ -53,6 +53,30 @@ impl Core {
         if own.is_none() || (unowned.is_some() && units(unowned) < units(own)) { unowned } else { own }
     }
 
+    /// Returns `true` if a block that is out would be cut for the next request of `owner` and of its size where it lies now, once `owner`
+    /// has freed it: if no free block before it merges with it, and none fits better. Returns `false` where one behind it that merges with
+    /// it fits alone, unless memory ends with that.
+    pub(crate) fn is_cut_in_place(&self, address: u64, owner: Owner) -> bool {
+        let Some(id) = self.index.find(&self.nodes, address) else { return false };
+        let BlockNode { units, before, .. } = self.nodes[id];
+        let zone = self.ranges.zone_for(units);
+        if self.joins_when_freed(owner, self.nodes[before].holder) || self.ranges.zone(address) != zone {
+            return false;
+        }
+        let (mut last, mut whole) = (id, units);
+        loop {
+            let after = self.nodes[last].after;
+            if !self.joins_when_freed(owner, self.nodes[after].holder) {
+                break;
+            }
+            whole += self.nodes[after].units;
+            last = after;
+        }
+        let length = |units, last| if self.is_at_frontier(last) { u32::MAX - 1 } else { units };
+        let found = self.fit_free(owner, FitRequest { units, align_units: 1, zone });
+        found.is_none_or(|found| length(whole, last) <= length(self.nodes[found].units, found))
+    }
+
     /// A block of any epoch: a stream's own, or unowned.
     ///
     /// The smallest of the first few blocks of the request's own bin that are large enough; else the first of the next

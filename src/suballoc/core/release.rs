@@ -35,6 +35,12 @@ impl Core {
         Ok(units)
     }
 
+    /// Whether a block that `owner` frees is merged with a neighbour of that holder.
+    pub(super) fn joins_when_freed(&self, owner: Owner, holder: Owner) -> bool {
+        let takes_unowned = !self.apart && self.owners.is_sole() && owner != Owner::UNOWNED;
+        holder == owner || (takes_unowned && holder == Owner::UNOWNED)
+    }
+
     /// As [`join`](Self::join), for at most one neighbour on each side, which the caller has found. A block stays in
     /// its bin if the merged one belongs there too.
     #[inline]

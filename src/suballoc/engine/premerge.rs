@@ -34,7 +34,14 @@ impl SuballocBook {
             if inner.core.is_of_one_stream() || self.shards_made() > MOST_SHARDS {
                 return;
             }
-            let owner = self.cache(&mut inner.core, request.requester.id()).owner();
+            let owner = {
+                let mut cache = self.cache(&mut inner.core, request.requester.id());
+                let owner = cache.owner();
+                if self.page_units > 0 {
+                    cache.spill_large(&mut |spilled| return_to_core(&mut inner.core, owner, spilled));
+                }
+                owner
+            };
             let has_plenty = self.page_units == 0 && has_plenty(inner, owner, request);
             if has_plenty || !inner.core.would_cut(owner, request.want.units()) {
                 return;

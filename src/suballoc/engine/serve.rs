@@ -61,6 +61,9 @@ impl SuballocBook {
         if request.is_long() {
             inner.largest.note(request.want.units());
             let owner = cache.owner();
+            if self.page_units > 0 {
+                cache.spill_large(&mut |spilled| return_to_core(&mut inner.core, owner, spilled));
+            }
             if cache.has_long() && !has_plenty(inner, owner, request) {
                 cache.spill_long(|spilled| return_to_core(&mut inner.core, owner, spilled));
             }

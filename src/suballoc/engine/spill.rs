@@ -59,6 +59,14 @@ impl SuballocBook {
             if cache.put(want, block.address(), epoch) {
                 return;
             }
+        } else if freed_at.is_some() {
+            cache.spill_large(&mut |spilled| return_to_core(&mut inner.core, owner, spilled));
+            if inner.core.is_cut_in_place(block.address(), owner) {
+                cache.note_in_place(want, block.address(), self.locks());
+                if cache.put_in_place(want, block.address(), epoch, self.locks()) {
+                    return;
+                }
+            }
         }
         return_to_core(&mut inner.core, owner, Spilled { address: block.address(), epoch });
     }

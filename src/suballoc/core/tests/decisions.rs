@@ -36,6 +36,39 @@ fn neighbours_of_one_stream_are_joined_at_the_later_epoch() {
     assert_eq!(states(&core), [(28, SeenState::Free(Some((stream(1), Epoch(7)))))]);
 }
 
+/// Of blocks side by side those at `free` are freed; then the first stream frees the one at `at`, and asks for as much.
+#[test]
+fn a_block_is_cut_in_place_where_the_core_would_cut_it_there() {
+    for (units, free, at, expected) in [
+        (&[64, 64, 64][..], &[][..], 1, true),
+        // What lies before it is merged with it, and the next block is cut from the front.
+        (&[64, 64, 64], &[0], 1, false),
+        // What lies behind it is merged with it, and it is the best that there is.
+        (&[64, 32, 1], &[1], 0, true),
+        (&[64, 32, 1, 80, 1], &[1, 3], 0, false),
+        (&[64, 32, 1, 200, 1], &[1, 3], 0, true),
+        // A longer one elsewhere is no better than its own hole.
+        (&[64, 1, 80, 1], &[2], 0, true),
+    ] {
+        let (mut core, first, _, all) = core(units);
+        free.iter().for_each(|&free| release(&mut core, all[free], first, 1));
+        assert_eq!(core.is_cut_in_place(all[at], first), expected, "{units:?} without {free:?}, {at}");
+        // That is what becomes of it.
+        release(&mut core, all[at], first, 2);
+        let cut = core.allocate(first, units[at], 1, &[]).expect("it was freed").address;
+        assert_eq!(cut == all[at], expected, "{units:?} without {free:?}, {at}");
+    }
+    // What would be merged with it fits alone, and might be no better than a third one: it goes to the core.
+    let (mut core, first, _, all) = core(&[64, 64, 1]);
+    release(&mut core, all[1], first, 1);
+    assert!(!core.is_cut_in_place(all[0], first));
+    let (mut core, first, second, all) = self::core(&[64, 64, 64]);
+    release(&mut core, all[0], second, 1);
+    assert!(core.is_cut_in_place(all[1], first), "what another stream has freed is not merged with it");
+    assert!(!core.is_cut_in_place(all[0], first), "it is free");
+    assert!(!core.is_cut_in_place(BASE + UNIT, first), "no block begins there");
+}
+
 #[test]
 fn neighbours_of_two_streams_are_joined_by_gathering_only() {
     let (mut core, first, second, all) = core(&[4, 8, 16]);
