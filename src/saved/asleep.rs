@@ -81,9 +81,8 @@ impl ContentWriter for Writer {
 
     fn finish(self: Box<Self>) -> Result<Box<dyn KeptContents>, Error> {
         let Self { saver, path, bytes } = *self;
-        saver.finish()?;
         let named = Named { path, process: std::process::id() };
-        let file = SavedFile::open(&named.path)?;
+        let file = saver.finish_and_open()?;
         Ok(Box::new(Contents { file, bytes, _named: named }))
     }
 }

@@ -37,8 +37,14 @@ impl SavedFile {
     /// which.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
+        let file = File::open(path).map_err(|error| Error::unreadable_file(path.display(), &error))?;
+        Self::of_file(file, path.to_owned())
+    }
+
+    /// As [`open`](Self::open), of a file that is open; the path is for errors.
+    pub(super) fn of_file(mut file: File, path: PathBuf) -> Result<Self, Error> {
         let unreadable = |error: io::Error| Error::unreadable_file(path.display(), &error);
-        let mut file = File::open(path).map_err(unreadable)?;
+        file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
         let file_bytes = file.metadata().map_err(unreadable)?.len();
         let malformed = |why: String| Error::malformed_file(format!("{}: {why}", path.display()));
         if file_bytes < HEADER_BYTES as u64 {
@@ -54,7 +60,7 @@ impl SavedFile {
         let mut table = Vec::new();
         (&file).take(header.table_bytes).read_to_end(&mut table).map_err(unreadable)?;
         let rows = decode_table(&table, header).map_err(malformed)?;
-        Ok(Self { file, path: path.to_owned(), rows, open: None })
+        Ok(Self { file, path, rows, open: None })
     }
 
     /// The names of the blocks and their bytes, in the order in which they were saved.

@@ -1,8 +1,10 @@
 //! `Saver`: writes blocks to a file.
 
+use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
+use super::SavedFile;
 use super::checksum::Checksum;
 use super::format::{BLOCK_ALIGN, HEADER_BYTES, Header, MOST_NAME_BYTES, Row, encode_table};
 use super::through_host::download;
@@ -152,7 +154,19 @@ impl Saver {
     /// # Errors
     ///
     /// `LengthMismatch` if the last block has fewer bytes than it was begun with; `Unwritable`. No file is left then.
-    pub fn finish(mut self) -> Result<u64, Error> {
+    pub fn finish(self) -> Result<u64, Error> {
+        self.complete(|_| Ok(())).map(|(bytes, ())| bytes)
+    }
+
+    /// As [`finish`](Self::finish), and opens the file. It is the one that was written, whoever replaces its name meanwhile.
+    pub(super) fn finish_and_open(self) -> Result<SavedFile, Error> {
+        let path = self.file.path().to_owned();
+        let (_, file) = self.complete(|file| file.try_clone())?;
+        SavedFile::of_file(file, path)
+    }
+
+    /// Completes the file, and gives it its name if `with` has what it wants of it.
+    fn complete<T>(mut self, with: impl FnOnce(&File) -> io::Result<T>) -> Result<(u64, T), Error> {
         if let Some(open) = &self.open {
             return Err(Error::length_mismatch(open.bytes as usize, (open.bytes - open.left) as usize));
         }
@@ -167,9 +181,10 @@ impl Saver {
         self.file.file().set_len(end).map_err(|error| self.unwritable(&error))?;
         self.seek(0)?;
         self.put(&header_bytes)?;
+        let wanted = with(self.file.file()).map_err(|error| self.unwritable(&error))?;
         let path = self.file.path().to_owned();
         self.file.finish().map_err(|error| Error::unwritable(path.display(), &error))?;
-        Ok(end)
+        Ok((end, wanted))
     }
 
     /// Lets nobody but the user of the process read the file, where the system has such rights.
