@@ -1,7 +1,7 @@
 //! `Machine`: a driver with its devices.
 
 use core::fmt;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{OnceLock, Weak};
 
 use super::attachments::Attachments;
@@ -40,6 +40,8 @@ struct MachineInner {
     table: Table,
     devices: Box<[DeviceState]>,
     checks_frees: AtomicBool,
+    /// The bytes of addresses that suballocators have reserved for pages.
+    reserved_addresses: AtomicU64,
 }
 
 /// The data of the crate about one device.
@@ -105,14 +107,20 @@ impl Machine {
             })
             .collect::<Result<_, Error>>()?;
         let checks_frees = AtomicBool::new(cfg!(debug_assertions) || driver.block_watch().is_some());
-        Ok(Self { inner: Arc::new(MachineInner { number, made_in, driver, table, devices, checks_frees }) })
+        let reserved_addresses = AtomicU64::new(0);
+        let inner =
+            MachineInner { number, made_in, driver, table, devices, checks_frees, reserved_addresses };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     #[cfg(feature = "sim")]
     pub(super) fn without_devices(driver: Arc<dyn Driver>) -> Self {
         let (number, made_in, table) = (u32::MAX, MadeIn::this_process(), Table::new(u32::MAX));
         let (devices, checks_frees) = (Box::default(), AtomicBool::new(true));
-        Self { inner: Arc::new(MachineInner { number, made_in, driver, table, devices, checks_frees }) }
+        let reserved_addresses = AtomicU64::new(0);
+        let inner =
+            MachineInner { number, made_in, driver, table, devices, checks_frees, reserved_addresses };
+        Self { inner: Arc::new(inner) }
     }
 
     /// The machine of the CUDA driver. The driver is loaded at the first call; later calls are a reference count.
@@ -231,6 +239,20 @@ impl Machine {
     #[must_use]
     pub fn checks_frees(&self) -> bool {
         self.inner.checks_frees.load(Ordering::Relaxed)
+    }
+
+    /// The bytes of addresses that suballocators have reserved for pages.
+    pub(crate) fn reserved_addresses(&self) -> u64 {
+        // Relaxed, here and below: a figure that the length of the next range is measured by.
+        self.inner.reserved_addresses.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_addresses(&self, reserved: u64) {
+        self.inner.reserved_addresses.fetch_add(reserved, Ordering::Relaxed);
+    }
+
+    pub(crate) fn forget_addresses(&self, unreserved: u64) {
+        self.inner.reserved_addresses.fetch_sub(unreserved, Ordering::Relaxed);
     }
 
     /// Device `ordinal`.

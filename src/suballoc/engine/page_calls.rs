@@ -8,12 +8,20 @@ use super::Engine;
 use super::events::event;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Page, Pages, Resource};
-use crate::suballoc::core::{Extent, Segment, Stale};
+use crate::suballoc::core::{Extent, Segment, Stale, UNIT};
 
 impl<U: Resource> Engine<U> {
     /// The pages of the upstream, where the suballocator grows in place.
     pub(super) fn pages(&self) -> Option<&dyn Pages> {
         if self.book.page_units == 0 { None } else { self.upstream.pages() }
+    }
+
+    /// Reserves a range of addresses.
+    pub(super) fn reserve(&self, pages: &dyn Pages, bytes: usize) -> Result<DevicePtr, Error> {
+        self.note_upstream_call();
+        let range = pages.reserve(bytes)?;
+        self.book.device.machine().note_addresses(bytes as u64);
+        Ok(range)
     }
 
     /// Returns a range in which nothing is mapped to the upstream.
@@ -24,6 +32,7 @@ impl<U: Resource> Engine<U> {
         // SAFETY: `reserve_range` or `map_segment` got the range of so many bytes from this upstream; nothing is mapped in it, and the
         // core hands nothing of it out: it never knew the range, no longer knows it, or has ended.
         unsafe { pages.unreserve(address, range.units as usize * Layout::MIN_ALIGN) };
+        self.book.device.machine().forget_addresses(range.units as u64 * UNIT);
     }
 
     pub(super) fn map(&self, pages: &dyn Pages, extent: Extent) -> Result<(), Error> {
@@ -127,4 +136,45 @@ impl<U: Resource> Engine<U> {
 
 fn page_of(extent: Extent) -> Page {
     Page::new(extent.number, extent.units as usize * Layout::MIN_ALIGN)
+}
+
+#[cfg(all(test, feature = "sim", not(loom)))]
+mod tests {
+    use super::*;
+    use crate::sim::SimConfig;
+    use crate::source::Mapped;
+    use crate::{PoolConfig, ResourceExt, Sim};
+
+    /// However many pools there are, others find addresses.
+    #[test]
+    fn a_thousand_pools_leave_half_of_the_addresses() {
+        const GIB: u64 = 1 << 30;
+        let sim = Sim::with_config(SimConfig::default().devices(1).memory_bytes(141 << 30));
+        let (device, machine) = (sim.device(0), sim.machine());
+        let mut pools = Vec::new();
+        for count in 1..=1000 {
+            let before = machine.reserved_addresses();
+            let pool = Mapped::new(&device).and_then(|source| source.pool(PoolConfig::default()));
+            let pool = pool.expect("a right configuration");
+            // Longer than what the last ranges are reserved for else.
+            let layouts = [1 << 20, if count % 100 == 0 { 1 << 30 } else { 300 }];
+            let blocks = layouts.map(|bytes| {
+                let layout = Layout::from_bytes(bytes).expect("it is no large number");
+                (pool.allocate_sync(layout).expect("there are addresses"), layout)
+            });
+            let taken = machine.reserved_addresses() - before;
+            assert!(count > 50 || taken >= 4 * 141 * GIB, "pool {count} has {taken} bytes of addresses");
+            pools.push((pool, blocks));
+        }
+        let reserved = machine.reserved_addresses();
+        // Ten requests found a range too short, and got one of their length.
+        assert!(reserved <= (64 << 40) + 20 * GIB, "{} GiB are reserved", reserved / GIB);
+        for (pool, blocks) in pools {
+            for (block, layout) in blocks {
+                // SAFETY: the pool made it with this layout, and nothing uses it.
+                unsafe { pool.deallocate_sync(block, layout) };
+            }
+        }
+        assert_eq!(machine.reserved_addresses(), 0);
+    }
 }

@@ -124,8 +124,8 @@ impl<U: Resource> Engine<U> {
             let _ = error;
         })?;
         let unmapped = Extent { address: 0, units, number: page.number() };
-        self.note_upstream_call();
-        let range = pages.reserve(range_layout.bytes()).inspect_err(|_| self.release(pages, unmapped))?;
+        let range =
+            self.reserve(pages, range_layout.bytes()).inspect_err(|_| self.release(pages, unmapped))?;
         let address = range.address();
         let range = Segment { address, units: units + self.book.page_units };
         self.announce_to_driver(address, range_layout.bytes());
