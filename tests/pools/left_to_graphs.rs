@@ -161,3 +161,28 @@ fn a_block_that_no_graph_has_to_do_with_is_left_to_none() {
     assert!(!stack.leave_to_graph(block, &main, &Frontier::quiescent()), "no pool is there");
     assert_eq!(stack.capture(&main).expect_err("as before").kind(), ErrorKind::Unsupported);
 }
+
+/// A layer that hands out other addresses than the pool does: the pool does not know which block is meant.
+#[test]
+fn a_block_of_another_address_than_the_pools_is_left_to_none() {
+    for recipe in ["guard | pool | cuda", "aligned(4MiB) | pool | cuda"] {
+        let (sim, stack, main, side) = rig(recipe);
+        let layout = Layout::from_bytes(1000).expect("it is short");
+        let pad = stack.allocate(layout, main.as_ref()).expect("there is memory");
+        let before = stack.allocate(layout, main.as_ref()).expect("there is memory");
+        sim.begin_capture(0, main.raw(), CaptureMode::Global).expect("it can capture");
+        let memory = stack.capture(&main).expect("there is a pool");
+        memory.follow(&side, &main).expect("it joins");
+        let within = [(); 2].map(|()| stack.allocate(layout, main.as_ref()).expect("there is memory"));
+        let uses = Frontier::of(side.release());
+        for block in [within[1], before] {
+            assert!(!stack.leave_to_graph(block, &main, &uses), "{recipe}: {block:?}");
+        }
+        memory.follow(&main, &side).expect("they are of one capture");
+        for block in [within[0], within[1], before, pad] {
+            // SAFETY: the block came from there with this layout; the stream has waited for what uses it.
+            unsafe { stack.deallocate(block, layout, main.as_ref()) };
+        }
+        drop(sim.end_capture(0, main.raw()).expect("the capture is whole"));
+    }
+}

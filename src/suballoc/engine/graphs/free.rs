@@ -6,7 +6,7 @@ use crate::driver::CaptureId;
 use crate::error::{Error, MisuseKind};
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::stream::{Frontier, Stamp, StreamRef};
-use crate::suballoc::core::Want;
+use crate::suballoc::core::{Inspected, Want};
 
 impl<U: Resource> Engine<U> {
     /// Frees a block of a graph, or one that a graph will use: any block that is freed on a stream of a capture with a session.
@@ -129,14 +129,25 @@ impl<U: Resource> Engine<U> {
 impl SuballocBook {
     /// Has the next free of a block leave it to the graph that may use it: the block serves neither the capture again nor anybody else
     /// until the memory of the graph is released, which waits for `uses`. For a block whose free on `stream` cannot come behind them,
-    /// because a stream captures. Returns `false` if no memory of a graph has to do with the block: then nothing has changed.
+    /// because a stream captures. Returns `false` if no memory of a graph has to do with the block, or no block begins there: then nothing has
+    /// changed.
     pub(crate) fn leave_to_graph(&self, block: DevicePtr, stream: StreamRef<'_>, uses: &Frontier) -> bool {
         if self.is_forked_child() || self.device.require(stream.device()).is_err() {
             return false;
         }
         // Without the lock, because the driver is asked.
         self.graphs.is_worth_a_look(block)
+            && self.knows(block)
             && self.graphs.leave(block, self.graphs.capture_of(Some(stream)), uses)
+    }
+
+    /// Returns `true` if a block of a graph or of the suballocator that is out begins there. A layer above may hand out other addresses, as
+    /// a guard does: then the free that comes is one of another block, which a mark at this address would not keep.
+    fn knows(&self, block: DevicePtr) -> bool {
+        self.graphs.live(block).is_some()
+            || self
+                .lock_unless_forked()
+                .is_some_and(|inner| matches!(inner.core.inspect(block.address()), Inspected::Out { .. }))
     }
 }
 
