@@ -100,12 +100,13 @@ type Line = String;
 
 /// The figures of the resource and of all under it. Those of a log depend on when its writer runs, and the memory of the host
 /// that a suballocator takes depends on the addresses that it has. What a guard has looked at by now is what the device is done
-/// with, which only the simulated one repeats.
+/// with, which only the simulated one repeats; and so is how many events were recorded to ask it.
 fn figures_of(bench: &Bench, resource: &dyn Resource) -> Vec<Line> {
     let is_repeated = |name: &str| {
         !name.starts_with("alluvion_log_")
             && name != "alluvion_metadata_bytes"
-            && (bench.is_simulated() || name != "alluvion_guard_verified_total")
+            && (bench.is_simulated()
+                || !["alluvion_guard_verified_total", "alluvion_events_recorded_total"].contains(&name))
     };
     let mut lines = Vec::new();
     let mut at = Some(resource);
