@@ -1,7 +1,7 @@
 //! `Machine`: a driver with its devices.
 
 use core::fmt;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{OnceLock, Weak};
 
 use super::attachments::Attachments;
@@ -41,7 +41,7 @@ struct MachineInner {
     devices: Box<[DeviceState]>,
     checks_frees: AtomicBool,
     /// The bytes of addresses that suballocators have reserved for pages.
-    reserved_addresses: AtomicU64,
+    reserved_addresses: AtomicUsize,
 }
 
 /// The data of the crate about one device.
@@ -107,7 +107,7 @@ impl Machine {
             })
             .collect::<Result<_, Error>>()?;
         let checks_frees = AtomicBool::new(cfg!(debug_assertions) || driver.block_watch().is_some());
-        let reserved_addresses = AtomicU64::new(0);
+        let reserved_addresses = AtomicUsize::new(0);
         let inner =
             MachineInner { number, made_in, driver, table, devices, checks_frees, reserved_addresses };
         Ok(Self { inner: Arc::new(inner) })
@@ -117,7 +117,7 @@ impl Machine {
     pub(super) fn without_devices(driver: Arc<dyn Driver>) -> Self {
         let (number, made_in, table) = (u32::MAX, MadeIn::this_process(), Table::new(u32::MAX));
         let (devices, checks_frees) = (Box::default(), AtomicBool::new(true));
-        let reserved_addresses = AtomicU64::new(0);
+        let reserved_addresses = AtomicUsize::new(0);
         let inner =
             MachineInner { number, made_in, driver, table, devices, checks_frees, reserved_addresses };
         Self { inner: Arc::new(inner) }
@@ -242,16 +242,16 @@ impl Machine {
     }
 
     /// The bytes of addresses that suballocators have reserved for pages.
-    pub(crate) fn reserved_addresses(&self) -> u64 {
+    pub(crate) fn reserved_addresses(&self) -> usize {
         // Relaxed, here and below: a figure that the length of the next range is measured by.
         self.inner.reserved_addresses.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn note_addresses(&self, reserved: u64) {
+    pub(crate) fn note_addresses(&self, reserved: usize) {
         self.inner.reserved_addresses.fetch_add(reserved, Ordering::Relaxed);
     }
 
-    pub(crate) fn forget_addresses(&self, unreserved: u64) {
+    pub(crate) fn forget_addresses(&self, unreserved: usize) {
         self.inner.reserved_addresses.fetch_sub(unreserved, Ordering::Relaxed);
     }
 

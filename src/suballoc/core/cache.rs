@@ -105,7 +105,7 @@ struct Large {
 struct InPlace {
     address: u64,
     units: u32,
-    locks: u64,
+    locks: usize,
 }
 
 /// A debugger finds the blocks at its address.
@@ -234,7 +234,7 @@ impl Cache {
     /// core was not taken since. Then the next request of that size has it, as it would have had it of the core, and any other request
     /// of this stream that is long [gives it back](Self::spill_large) first. So the core decides where blocks lie, as if it were asked.
     #[inline]
-    pub(crate) fn put_in_place(&mut self, want: Want, address: u64, epoch: Epoch, locks: u64) -> bool {
+    pub(crate) fn put_in_place(&mut self, want: Want, address: u64, epoch: Epoch, locks: usize) -> bool {
         let units = want.units();
         self.large.as_ref().is_some_and(|large| large.in_place == InPlace { address, units, locks })
             && self.large_full == 0
@@ -242,7 +242,7 @@ impl Cache {
     }
 
     /// Notes that the core would cut this block again where it lies.
-    pub(crate) fn note_in_place(&mut self, want: Want, address: u64, locks: u64) {
+    pub(crate) fn note_in_place(&mut self, want: Want, address: u64, locks: usize) {
         self.large_table().in_place = InPlace { address, units: want.units(), locks };
     }
 

@@ -131,8 +131,8 @@ pub(super) struct Counters {
     pub(super) upstream_calls: AtomicU64,
     /// Frees that were refused.
     pub(super) wrong_frees: AtomicU64,
-    /// How often the mutex was taken.
-    locks: AtomicU64,
+    /// How often the mutex was taken. Not of `sync`, because no protocol depends on it: a hint of where a block is put.
+    locks: AtomicUsize,
     /// The caches of streams that have been made.
     shards: AtomicUsize,
     /// The reserved bytes of the core, for threads that must not take the mutex. Not of `sync`, because no protocol
@@ -293,7 +293,7 @@ impl SuballocBook {
 
     /// How often the mutex was taken: the core is what it was as long as this stays the same.
     #[inline]
-    pub(super) fn locks(&self) -> u64 {
+    pub(super) fn locks(&self) -> usize {
         // Relaxed: as above.
         self.counters.locks.load(Ordering::Relaxed)
     }

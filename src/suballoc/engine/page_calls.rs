@@ -8,7 +8,7 @@ use super::Engine;
 use super::events::event;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Page, Pages, Resource};
-use crate::suballoc::core::{Extent, Segment, Stale, UNIT};
+use crate::suballoc::core::{Extent, Segment, Stale};
 
 impl<U: Resource> Engine<U> {
     /// The pages of the upstream, where the suballocator grows in place.
@@ -20,7 +20,7 @@ impl<U: Resource> Engine<U> {
     pub(super) fn reserve(&self, pages: &dyn Pages, bytes: usize) -> Result<DevicePtr, Error> {
         self.note_upstream_call();
         let range = pages.reserve(bytes)?;
-        self.book.device.machine().note_addresses(bytes as u64);
+        self.book.device.machine().note_addresses(bytes);
         Ok(range)
     }
 
@@ -32,7 +32,7 @@ impl<U: Resource> Engine<U> {
         // SAFETY: `reserve_range` or `map_segment` got the range of so many bytes from this upstream; nothing is mapped in it, and the
         // core hands nothing of it out: it never knew the range, no longer knows it, or has ended.
         unsafe { pages.unreserve(address, range.units as usize * Layout::MIN_ALIGN) };
-        self.book.device.machine().forget_addresses(range.units as u64 * UNIT);
+        self.book.device.machine().forget_addresses(range.units as usize * Layout::MIN_ALIGN);
     }
 
     pub(super) fn map(&self, pages: &dyn Pages, extent: Extent) -> Result<(), Error> {
@@ -148,7 +148,7 @@ mod tests {
     /// However many pools there are, others find addresses.
     #[test]
     fn a_thousand_pools_leave_half_of_the_addresses() {
-        const GIB: u64 = 1 << 30;
+        const GIB: usize = 1 << 30;
         let sim = Sim::with_config(SimConfig::default().devices(1).memory_bytes(141 << 30));
         let (device, machine) = (sim.device(0), sim.machine());
         let mut pools = Vec::new();

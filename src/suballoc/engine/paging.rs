@@ -25,11 +25,11 @@ const TIMES_MEMORY: u64 = 4;
 
 /// All ranges of a machine take at most half of the addresses that a process has, which are 128 TiB: the driver, other libraries and the
 /// heap need them, too. On an H200 231 pools had reserved all of them, after which no pool of the driver could be made, and RMM crashed.
-const ADDRESSES: u64 = 1 << 46;
+const ADDRESSES: usize = 1 << 46;
 
 /// A range takes at most this part of what is left of them. On an H200 the first 78 pools have ranges as long as any, and the next ones
 /// shorter and shorter ones, and further ranges when they need them.
-const PART_OF_ADDRESSES: u64 = 16;
+const PART_OF_ADDRESSES: usize = 16;
 
 /// The longest range, in units: 1 TiB less a page, because a count of units has 32 bits.
 const LONGEST: u64 = u32::MAX as u64 + 1 - PAGE_UNITS;
@@ -560,7 +560,8 @@ impl<U: Resource> Engine<U> {
             ));
         };
         let left = ADDRESSES.saturating_sub(self.book.device.machine().reserved_addresses());
-        let most = (left / PART_OF_ADDRESSES / UNIT / page * page).clamp(least, longest);
+        let most = (left / PART_OF_ADDRESSES / Layout::MIN_ALIGN) as u64 / page * page;
+        let most = most.clamp(least, longest);
         let mut units = (total as u64 * times).next_multiple_of(page).clamp(least, most);
         loop {
             match self.reserve(pages, units as usize * Layout::MIN_ALIGN) {
