@@ -33,12 +33,12 @@ public:
     saver &operator=(saver const &) = delete;
     ~saver() { alv_saver_release(handle_); }
 
-    /// Writes `bytes` bytes of memory of the resource's device, behind what `stream` does. Waits until they are written. After an exception the
+    /// Writes `bytes` bytes of memory of the device of `stack`, behind what `stream` does. Waits until they are written. After an exception the
     /// blocks before are kept, and the name can be written again.
-    void save(std::string_view name, resource const &resource, void const *block, std::size_t bytes, stream_view stream) {
+    void save(std::string_view name, resource const &stack, void const *block, std::size_t bytes, stream_view stream) {
         auto const text = ::alluvion::detail::c_text<default_errors>(name);
         ::alluvion::detail::check(
-            alv_saver_save_raw(handle_, resource.native_handle(), text.c_str(), block, bytes, stream.resolved()));
+            alv_saver_save_raw(handle_, stack.native_handle(), text.c_str(), block, bytes, stream.resolved()));
     }
 
     /// Completes the file, and gives it its name; says how long it is. A file that had the name is replaced.
@@ -97,12 +97,12 @@ public:
         return found;
     }
 
-    /// Reads a block into memory of the resource's device that is as long. Waits until it is there. After an exception about what is read the
+    /// Reads a block into memory of the device of `stack` that is as long. Waits until it is there. After an exception about what is read the
     /// memory has arbitrary bytes, and it can be called again.
-    void restore(std::string_view name, resource const &resource, void *block, std::size_t bytes, stream_view stream) {
+    void restore(std::string_view name, resource const &stack, void *block, std::size_t bytes, stream_view stream) {
         auto const text = ::alluvion::detail::c_text<default_errors>(name);
         ::alluvion::detail::check(
-            alv_saved_restore_raw(handle_, resource.native_handle(), text.c_str(), block, bytes, stream.resolved()));
+            alv_saved_restore_raw(handle_, stack.native_handle(), text.c_str(), block, bytes, stream.resolved()));
     }
 
     [[nodiscard]] alv_saved *native_handle() const noexcept { return handle_; }
