@@ -33,8 +33,8 @@ public:
     saver &operator=(saver const &) = delete;
     ~saver() { alv_saver_release(handle_); }
 
-    /// Writes `bytes` bytes of memory of the device of `stack`, behind what `stream` does. Waits until they are written. After an exception the
-    /// blocks before are kept, and the name can be written again.
+    /// Writes `bytes` bytes of memory of the device of `stack`, behind what `stream` does. Waits until they are written. After an
+    /// exception the blocks before are kept, and the name can be written again.
     void save(std::string_view name, resource const &stack, void const *block, std::size_t bytes, stream_view stream) {
         auto const text = ::alluvion::detail::c_text<default_errors>(name);
         ::alluvion::detail::check(
@@ -97,8 +97,8 @@ public:
         return found;
     }
 
-    /// Reads a block into memory of the device of `stack` that is as long. Waits until it is there. After an exception about what is read the
-    /// memory has arbitrary bytes, and it can be called again.
+    /// Reads a block into memory of the device of `stack` that is as long. Waits until it is there. After an exception about what is read
+    /// the memory has arbitrary bytes, and it can be called again.
     void restore(std::string_view name, resource const &stack, void *block, std::size_t bytes, stream_view stream) {
         auto const text = ::alluvion::detail::c_text<default_errors>(name);
         ::alluvion::detail::check(
