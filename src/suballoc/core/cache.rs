@@ -449,10 +449,10 @@ impl Cache {
 
     /// Spills the large blocks. Returns the number of blocks.
     #[inline]
-    pub(crate) fn spill_large(&mut self, spill: &mut impl FnMut(Spilled)) -> usize {
+    pub(crate) fn spill_large(&mut self, mut spill: impl FnMut(Spilled)) -> usize {
         let mut spilled = 0;
         while self.large_full != 0 {
-            self.spill_way(self.large_full.trailing_zeros() as usize, spill);
+            self.spill_way(self.large_full.trailing_zeros() as usize, &mut spill);
             spilled += 1;
         }
         spilled

@@ -41,16 +41,18 @@ impl Core {
     #[inline]
     pub(super) fn fit_free(&self, requester: Owner, request: FitRequest) -> Option<Id> {
         let own = self.fit(requester, request);
-        let units = |id: Option<Id>| match id {
-            Some(id) if self.is_at_frontier(id) => u32::MAX - 1,
-            Some(id) => self.nodes[id].units,
-            None => u32::MAX,
-        };
+        let units = |id: Option<Id>| id.map_or(u32::MAX, |id| self.counted_as(id, self.nodes[id].units));
         if requester == Owner::UNOWNED || (own.is_some() && units(own) == request.units) {
             return own;
         }
         let unowned = self.fit(Owner::UNOWNED, request);
         if own.is_none() || (unowned.is_some() && units(unowned) < units(own)) { unowned } else { own }
+    }
+
+    /// The length that a free block counts as which ends with this node: its units, but more than any where memory ends with it.
+    #[inline]
+    fn counted_as(&self, last: Id, units: u32) -> u32 {
+        if self.is_at_frontier(last) { u32::MAX - 1 } else { units }
     }
 
     /// Returns `true` if a block that is out would be cut for the next request of `owner` and of its size where it lies now, once `owner`
@@ -72,9 +74,10 @@ impl Core {
             whole += self.nodes[after].units;
             last = after;
         }
-        let length = |units, last| if self.is_at_frontier(last) { u32::MAX - 1 } else { units };
         let found = self.fit_free(owner, FitRequest { units, align_units: 1, zone });
-        found.is_none_or(|found| length(whole, last) <= length(self.nodes[found].units, found))
+        found.is_none_or(|found| {
+            self.counted_as(last, whole) <= self.counted_as(found, self.nodes[found].units)
+        })
     }
 
     /// A block of any epoch: a stream's own, or unowned.

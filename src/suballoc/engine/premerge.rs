@@ -2,7 +2,7 @@
 
 use super::book::{Request, SuballocBook};
 use super::serve::has_plenty;
-use super::spill::return_to_core;
+use super::spill::{return_to_core, spill_large};
 use crate::suballoc::core::Owned;
 
 /// Only requests longer than this merge first, in units: 1 MiB. With 64 KiB the footprint is above that of RMM's pool
@@ -36,11 +36,10 @@ impl SuballocBook {
             }
             let owner = {
                 let mut cache = self.cache(&mut inner.core, request.requester.id());
-                let owner = cache.owner();
                 if self.page_units > 0 {
-                    cache.spill_large(&mut |spilled| return_to_core(&mut inner.core, owner, spilled));
+                    spill_large(&mut cache, &mut inner.core);
                 }
-                owner
+                cache.owner()
             };
             let has_plenty = self.page_units == 0 && has_plenty(inner, owner, request);
             if has_plenty || !inner.core.would_cut(owner, request.want.units()) {

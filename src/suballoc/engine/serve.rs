@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::book::{Inner, Request, SuballocBook, of_owners};
-use super::spill::{return_to_core, spill_all};
+use super::spill::{return_to_core, spill_all, spill_large};
 use crate::resource::DevicePtr;
 use crate::stream::{Epoch, StreamId};
 use crate::suballoc::core::{Cache, Owner, Spilled};
@@ -62,7 +62,7 @@ impl SuballocBook {
             inner.largest.note(request.want.units());
             let owner = cache.owner();
             if self.page_units > 0 {
-                cache.spill_large(&mut |spilled| return_to_core(&mut inner.core, owner, spilled));
+                spill_large(&mut cache, &mut inner.core);
             }
             if cache.has_long() && !has_plenty(inner, owner, request) {
                 cache.spill_long(|spilled| return_to_core(&mut inner.core, owner, spilled));

@@ -60,10 +60,10 @@ impl SuballocBook {
                 return;
             }
         } else if freed_at.is_some() {
-            cache.spill_large(&mut |spilled| return_to_core(&mut inner.core, owner, spilled));
+            spill_large(&mut cache, &mut inner.core);
             if inner.core.is_cut_in_place(block.address(), owner) {
                 cache.note_in_place(want, block.address(), self.locks());
-                if cache.put_in_place(want, block.address(), epoch, self.locks()) {
+                if cache.put(want, block.address(), epoch) {
                     return;
                 }
             }
@@ -146,6 +146,12 @@ impl SuballocBook {
 pub(super) fn spill_all(cache: &mut Cache, core: &mut Core) -> usize {
     let owner = cache.owner();
     cache.spill(|spilled| return_to_core(core, owner, spilled))
+}
+
+/// As [`spill_all`], for the large blocks.
+pub(super) fn spill_large(cache: &mut Cache, core: &mut Core) -> usize {
+    let owner = cache.owner();
+    cache.spill_large(|spilled| return_to_core(core, owner, spilled))
 }
 
 /// Returns a cached block to the core. If a caller has freed an address that is no block of this core, it is ignored.
