@@ -49,7 +49,26 @@ unsafe impl Record for SleepFigures {
     const NAME: &'static str = "out, an alv_sleep_figures";
 }
 
-/// What is kept: all contents, in a host resource, or nothing.
+/// A stack sleeps: what carries the tag, or all of it if that is null.
+///
+/// # Safety
+///
+/// The tag is null or a string. Else as [`AnyResource::sleep`](alluvion::AnyResource::sleep).
+unsafe fn sleep(
+    stack: &ResourceHandle,
+    tag: *const c_char,
+    mut config: SleepConfig<'static>,
+) -> Result<SleeperHandle, Error> {
+    if !tag.is_null() {
+        // SAFETY: the caller's promise.
+        let path = unsafe { text::borrow(tag, "tag") }?;
+        config = config.tag(Tag::of_path(path));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { stack.get().sleep(config) }.map(SleeperHandle)
+}
+
+/// The contents are kept in a host resource, or not at all.
 fn kept_in(host: Option<&ResourceHandle>) -> Result<SleepConfig<'static>, Error> {
     let config = SleepConfig::default();
     match host {
@@ -83,15 +102,8 @@ pub unsafe extern "C" fn alv_sleep(
     boundary::call(|| {
         let make = || {
             let (stack, keep_in) = (lend!(stack), lend_or_null!(keep_in));
-            let mut config = kept_in(keep_in)?;
-            if !tag.is_null() {
-                // SAFETY: the contract of pointers.
-                let path = unsafe { text::borrow(tag, "tag") }?;
-                config = config.tag(Tag::of_path(path));
-            }
-            // SAFETY: no work uses what sleeps, and no thread frees it meanwhile, by the function's text.
-            let sleeper = unsafe { stack.get().sleep(config) }?;
-            Ok(SleeperHandle(sleeper))
+            // SAFETY: the contract of pointers; no work uses what sleeps, and no thread frees it meanwhile, by the function's text.
+            unsafe { sleep(stack, tag, kept_in(keep_in)?) }
         };
         give_to!(out, make)
     })
@@ -116,15 +128,9 @@ pub unsafe extern "C" fn alv_sleep_on_disk(
             let stack = lend!(stack);
             // SAFETY: the contract of pointers.
             let folder = unsafe { text::path(folder, "folder") }?;
-            let mut config = SleepConfig::default().keep_on_disk(folder);
-            if !tag.is_null() {
-                // SAFETY: the contract of pointers.
-                let path = unsafe { text::borrow(tag, "tag") }?;
-                config = config.tag(Tag::of_path(path));
-            }
-            // SAFETY: no work uses what sleeps, and no thread frees it meanwhile, by the text of `alv_sleep`.
-            let sleeper = unsafe { stack.get().sleep(config) }?;
-            Ok(SleeperHandle(sleeper))
+            let config = SleepConfig::default().keep_on_disk(folder);
+            // SAFETY: the contract of pointers; no work uses what sleeps, and no thread frees it meanwhile, by the text of `alv_sleep`.
+            unsafe { sleep(stack, tag, config) }
         };
         give_to!(out, make)
     })
