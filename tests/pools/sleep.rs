@@ -458,22 +458,27 @@ fn an_empty_pool_sleeps_and_wakes() {
     rig.check();
 }
 
-/// What a program does that sleeps and wakes: where either fails, the contents are there all the same.
-fn sleep_and_wake(sim: &Sim) -> Result<(), Error> {
+/// What a program does that sleeps and wakes: where either fails, the contents are there all the same. `look` is called when it is awake.
+pub(crate) fn sleep_and_wake<'k>(
+    sim: &Sim,
+    config: impl FnOnce(&Device) -> Result<SleepConfig<'k>, Error>,
+    look: impl FnOnce(),
+) -> Result<(), Error> {
     let device = sim.device(0);
     drop(Cuda::new(&device).pool(PoolConfig::default().initial(256))?);
     let stream = device.stream()?;
     let pool = Mapped::new(&device)?.pool(PoolConfig::default().checked(true))?;
-    let host = Pinned::new(&device)?;
+    let config = config(&device)?;
     let wanted = numbers(600_000, 1);
     let vector = DeviceVec::from_slice_in(&wanted, &stream, &pool)?;
     let small = DeviceVec::from_slice_in(&wanted[..100], &stream, &pool)?;
     // SAFETY: nothing uses the vectors meanwhile.
-    let slept = match unsafe { pool.sleep(SleepConfig::default().keep_in(&host)) } {
+    let slept = match unsafe { pool.sleep(config) } {
         // A fault happens once.
         Ok(mut sleeper) => sleeper.wake().or_else(|error| sleeper.wake().and(Err(error))),
         Err(error) => Err(error),
     };
+    look();
     let contents = [&vector, &small].map(|vector| vector.to_vec(&stream));
     for (found, wanted) in contents.into_iter().zip([&wanted[..], &wanted[..100]]) {
         assert!(found? == *wanted, "the contents are lost");
@@ -482,13 +487,18 @@ fn sleep_and_wake(sim: &Sim) -> Result<(), Error> {
     stream.synchronize().and(slept)
 }
 
-#[test]
-fn every_driver_call_fails_once() {
-    let sweep = Sweep::new()
+/// Each driver call of a program that sleeps and wakes fails once.
+pub(crate) fn sweep() -> Sweep {
+    Sweep::new()
         .config(Bench::config().devices(1))
         .may_leak(Call::MemoryUnmap)
         .may_leak(Call::MemoryRelease)
-        .may_leak(Call::VirtualFree);
-    let swept = sweep.run(sleep_and_wake);
+        .may_leak(Call::VirtualFree)
+}
+
+#[test]
+fn every_driver_call_fails_once() {
+    let keeps = |device: &Device| Ok(SleepConfig::default().keep_in(Pinned::new(device)?));
+    let swept = sweep().run(|sim| sleep_and_wake(sim, keeps, || ()));
     assert!(swept.calls >= 60, "the program hardly calls the driver: {swept}");
 }

@@ -8,12 +8,13 @@ use std::{env, fs, process};
 
 use alluvion::driver::{Call, Code};
 use alluvion::sim::{Fault, SimConfig};
-use alluvion::source::{Cuda, Mapped};
+use alluvion::source::Mapped;
 use alluvion::tag::{Tag, with_tag};
-use alluvion::testing::{Bench, Sweep};
 use alluvion::{
-    AnyResource, DeviceVec, Error, ErrorKind, Pool, PoolConfig, Recipe, ResourceExt, Sim, SleepConfig, Stream,
+    AnyResource, DeviceVec, ErrorKind, Pool, PoolConfig, Recipe, ResourceExt, Sim, SleepConfig, Stream,
 };
+
+use crate::sleep::{sleep_and_wake, sweep};
 
 const MIB: usize = 1 << 20;
 
@@ -263,38 +264,10 @@ fn a_wake_without_memory_is_tried_again() {
     assert!(held.to_vec(&stream).expect("it is awake") == numbers(MIB, 1));
 }
 
-/// What a program does that sleeps and wakes: where either fails, the contents are there all the same, and no file is.
-fn sleep_and_wake(sim: &Sim, folder: &Folder) -> Result<(), Error> {
-    let device = sim.device(0);
-    drop(Cuda::new(&device).pool(PoolConfig::default().initial(256))?);
-    let stream = device.stream()?;
-    let pool = Mapped::new(&device)?.pool(PoolConfig::default().checked(true))?;
-    let wanted = numbers(600_000, 1);
-    let vector = DeviceVec::from_slice_in(&wanted, &stream, &pool)?;
-    let small = DeviceVec::from_slice_in(&wanted[..100], &stream, &pool)?;
-    // SAFETY: nothing uses the vectors meanwhile.
-    let slept = match unsafe { pool.sleep(folder.config()) } {
-        // A fault happens once.
-        Ok(mut sleeper) => sleeper.wake().or_else(|error| sleeper.wake().and(Err(error))),
-        Err(error) => Err(error),
-    };
-    assert_eq!(folder.files(), [] as [PathBuf; 0], "a file is left");
-    let contents = [&vector, &small].map(|vector| vector.to_vec(&stream));
-    for (found, wanted) in contents.into_iter().zip([&wanted[..], &wanted[..100]]) {
-        assert!(found? == *wanted, "the contents are lost");
-    }
-    drop((vector, small));
-    stream.synchronize().and(slept)
-}
-
 #[test]
 fn every_driver_call_fails_once() {
     let folder = Folder::new("calls");
-    let sweep = Sweep::new()
-        .config(Bench::config().devices(1))
-        .may_leak(Call::MemoryUnmap)
-        .may_leak(Call::MemoryRelease)
-        .may_leak(Call::VirtualFree);
-    let swept = sweep.run(|sim| sleep_and_wake(sim, &folder));
+    let no_file_is_left = || assert_eq!(folder.files(), [] as [PathBuf; 0], "a file is left");
+    let swept = sweep().run(|sim| sleep_and_wake(sim, |_| Ok(folder.config()), no_file_is_left));
     assert!(swept.calls >= 60, "the program hardly calls the driver: {swept}");
 }
