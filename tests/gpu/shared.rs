@@ -5,7 +5,6 @@
 #![expect(unsafe_code, reason = "forks, and kills what was forked")]
 
 use std::env;
-use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{self, Child, Command, Stdio};
@@ -96,17 +95,14 @@ fn step(socket: &UnixStream, step: u64, number: u64) {
 }
 
 fn send(socket: &UnixStream, shared: &Shared<DeviceVec<u32, AnyResource>>) {
-    let bytes = shared.message().to_bytes();
-    let length = wire::Message::of([bytes.len() as u64, 0, 0, 0]);
-    length.send(socket, shared.descriptor()).expect("the other side listens");
-    (&*socket).write_all(&bytes).expect("the other side listens");
+    let sent =
+        wire::Message::of([0; 4]).send_with_bytes(&shared.message().to_bytes(), socket, shared.descriptor());
+    sent.expect("the other side listens");
 }
 
 fn receive(socket: &UnixStream) -> (Message, Option<OwnedFd>) {
-    let length = wire::Message::receive(socket).expect("something was sent");
-    let mut bytes = vec![0; length.numbers[0] as usize];
-    (&*socket).read_exact(&mut bytes).expect("something was sent");
-    (Message::from_bytes(&bytes).expect("it is a message"), length.descriptor)
+    let (told, bytes) = wire::Message::receive_with_bytes(socket).expect("something was sent");
+    (Message::from_bytes(&bytes).expect("it is a message"), told.descriptor)
 }
 
 /// The children of the tests below.

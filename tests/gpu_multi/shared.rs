@@ -1,7 +1,6 @@
 //! Containers of one GPU that a process on the other one reads and writes, over a Unix socket.
 
 use std::env;
-use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{self, Command, Stdio};
@@ -40,12 +39,10 @@ fn numbers(seed: u32) -> Vec<u32> {
 fn a_child_of_these_tests() {
     let Some(card) = env::var(CARD).ok().and_then(|card| card.parse().ok()) else { return };
     let socket = std::io::stdin().as_fd().try_clone_to_owned().expect("the parent has given it");
-    let mut socket = UnixStream::from(socket);
+    let socket = UnixStream::from(socket);
     let stream = stream_of(card);
-    while let Ok(told) = wire::Message::receive(&socket) {
-        let [length, seed, ..] = told.numbers;
-        let mut bytes = vec![0; length as usize];
-        socket.read_exact(&mut bytes).expect("something was sent");
+    while let Ok((told, bytes)) = wire::Message::receive_with_bytes(&socket) {
+        let seed = told.numbers[1];
         let message = Message::from_bytes(&bytes).expect("it is a message");
         let import = Import::new(&message).peer();
         let import = match told.descriptor {
@@ -74,7 +71,7 @@ fn a_child_of_these_tests() {
 fn containers_of_each_device_are_used_by_a_process_on_the_other() {
     for (own, other) in [(0, 1), (1, 0)] {
         let stream = stream_of(own);
-        let (mut socket, of_child) = UnixStream::pair().expect("there are sockets");
+        let (socket, of_child) = UnixStream::pair().expect("there are sockets");
         socket.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
         let mut child = Command::new(env::current_exe().expect("this program has a file"))
             .args([
@@ -97,9 +94,12 @@ fn containers_of_each_device_are_used_by_a_process_on_the_other() {
             let shared = Shared::with_config(vector, ShareConfig::default().writable(), &stream)
                 .unwrap_or_else(|kept| panic!("{name}: {}", kept.error()));
             let bytes = shared.message().to_bytes();
-            let told = wire::Message::of([bytes.len() as u64, seed.into(), 0, 0]);
-            told.send(&socket, shared.descriptor()).expect("the child listens");
-            socket.write_all(&bytes).expect("the child listens");
+            let sent = wire::Message::of([0, seed.into(), 0, 0]).send_with_bytes(
+                &bytes,
+                &socket,
+                shared.descriptor(),
+            );
+            sent.expect("the child listens");
             let answer = wire::Message::receive(&socket).unwrap_or_else(|error| panic!("{name}: {error}"));
             // The driver imports a block of a pool of its own for that device alone.
             let expected = if name.ends_with("cuda-async") { REFUSED } else { 1 };

@@ -1,7 +1,7 @@
 //! Processes that open memory of the pool, write to it, and are killed meanwhile.
 
 use std::env;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{self, Command, Stdio};
@@ -68,9 +68,8 @@ pub(crate) fn lend_to_the_dying(pool: &Arc<Pool<Mapped>>, goes_on: &dyn Fn() -> 
             .spawn()
             .expect("this program can be started");
         let bytes = shared.message().to_bytes();
-        let length = wire::Message::of([bytes.len() as u64, 0, 0, 0]);
-        length.send(&socket, shared.descriptor()).expect("the child listens");
-        (&socket).write_all(&bytes).expect("the child listens");
+        let sent = wire::Message::of([0; 4]).send_with_bytes(&bytes, &socket, shared.descriptor());
+        sent.expect("the child listens");
         wire::Message::receive(&socket).expect("the child has it open");
         assert_eq!(shared.importers().expect("the file is there"), 1);
         // From the first of its kernels to some thousands.
@@ -94,13 +93,11 @@ fn a_child_that_writes_until_it_is_killed() {
     }
     let socket = std::io::stdin().as_fd().try_clone_to_owned().expect("the parent has given it");
     let socket = UnixStream::from(socket);
-    let length = wire::Message::receive(&socket).expect("the parent speaks");
-    let mut bytes = vec![0; length.numbers[0] as usize];
-    (&socket).read_exact(&mut bytes).expect("the parent speaks");
+    let (told, bytes) = wire::Message::receive_with_bytes(&socket).expect("the parent speaks");
     let message = Message::from_bytes(&bytes).expect("it is a message");
     let machine = Machine::of_environment().expect("there is a GPU");
     let stream = machine.device(0).and_then(|device| device.stream()).expect("there is a GPU");
-    let mut imported = ImportedMut::<u32>::open(&message, length.descriptor, &stream).expect("it is lent");
+    let mut imported = ImportedMut::<u32>::open(&message, told.descriptor, &stream).expect("it is lent");
     wire::Message::of([0; 4]).send(&socket, None).expect("the parent listens");
     // Until the parent kills this process; if the parent is gone, its end of the socket is.
     socket.set_nonblocking(true).expect("it can be set");

@@ -2,7 +2,7 @@
 
 #![expect(clippy::multiple_unsafe_ops_per_block, reason = "what a message consists of is one thing")]
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read, Write};
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -77,6 +77,26 @@ impl Message {
             |at: usize| u64::from_ne_bytes(bytes[8 * at..8 * at + 8].try_into().expect("eight bytes"));
         let handle = bytes[32..].try_into().expect("64 bytes");
         Ok(Self { numbers: [number(0), number(1), number(2), number(3)], handle, descriptor })
+    }
+
+    /// Sends it before bytes of any length, which its first number becomes.
+    pub(crate) fn send_with_bytes(
+        mut self,
+        bytes: &[u8],
+        mut to: &UnixStream,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
+        self.numbers[0] = bytes.len() as u64;
+        self.send(to, descriptor)?;
+        to.write_all(bytes)
+    }
+
+    /// Waits for one and for the bytes that come after it.
+    pub(crate) fn receive_with_bytes(mut from: &UnixStream) -> io::Result<(Self, Vec<u8>)> {
+        let told = Self::receive(from)?;
+        let mut bytes = vec![0; told.numbers[0] as usize];
+        from.read_exact(&mut bytes)?;
+        Ok((told, bytes))
     }
 }
 
