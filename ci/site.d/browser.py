@@ -30,7 +30,7 @@ SIZES = [(390, 844), (1280, 800)]
 PATIENCE = 60
 STOPS = 30
 
-# What is wider than the window, and does not scroll within itself.
+# Elements that are wider than the window, and do not scroll within themselves.
 WIDER = """(() => {
   const wide = document.documentElement.scrollWidth - window.innerWidth;
   return wide > 0 ? [...document.querySelectorAll('main *, header *')].filter(one => one.getBoundingClientRect().right > window.innerWidth + 1
@@ -85,7 +85,7 @@ class Browser:
         arguments = [binary, "--headless", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update",
                      "--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe", f"--user-data-dir={self.folder}", "about:blank"]
         if os.geteuid() == 0:
-            # It refuses to run as root with its own sandbox.
+            # Chromium refuses to run as root with its own sandbox.
             arguments.insert(1, "--no-sandbox")
         self.process = subprocess.Popen(
             arguments, preexec_fn=lay_pipes, pass_fds=(3, 4), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -228,7 +228,7 @@ def main(folder, pictures=None):
                 keyboard(browser, f"{page} at {width}", faults)
                 browser.open((folder / page).as_uri())
                 skips(browser, f"{page} at {width}", faults)
-        # What others draw asks for nothing, either.
+        # Pages that other programs draw ask for nothing, either.
         for page in ("viz.html", "rust/alluvion/index.html", "rust/alluvion_cli/index.html"):
             browser.open((folder / page).as_uri())
             faults += [f"{page}: asks for {url}" for url in browser.asked()]

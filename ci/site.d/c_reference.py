@@ -13,9 +13,9 @@ from pathlib import Path
 HEADERS_OF_CPP = [
     "cpp/resource.hpp", "cpp/stream.hpp", "cpp/error.hpp", "cpp/device_buffer.hpp", "cpp/device_uvector.hpp", "cpp/device_scalar.hpp",
     "cpp/buffer.hpp", "cpp/scope.hpp", "cpp/reservation.hpp", "cpp/sleeper.hpp", "cpp/saved.hpp", "cpp/graph_memory.hpp", "cpp/segments.hpp",
-    "cpp/shared.hpp", "cpp/saved.hpp", "cpp/per_device.hpp", "allocators.hpp", "pmr.hpp", "thrust.hpp", "rmm.hpp", "onnxruntime.hpp", "tensorrt.hpp",
+    "cpp/shared.hpp", "cpp/per_device.hpp", "allocators.hpp", "pmr.hpp", "thrust.hpp", "rmm.hpp", "onnxruntime.hpp", "tensorrt.hpp",
 ]
-# What those are made of: their names are in the other headers.
+# Headers that those are made of: their names are in the other headers.
 UNDER_THEM = {"containers.hpp", "cpp/callback.hpp", "cpp/configuration.hpp", "cpp/rmm_errors.hpp", "cpp/thrown.hpp"}
 GROUPS = [("function", "Functions"), ("struct", "Types"), ("define", "Constants")]
 
@@ -24,7 +24,7 @@ def in_markdown(text):
     """The words of a comment: no letter of them a mark, and their lists and examples kept."""
     paragraphs = []
     for paragraph in text.split("\n\n"):
-        # What is set in is an example. A span of code may go over the end of a line.
+        # Indented text is an example. A span of code may go over the end of a line.
         if not all(line.startswith("    ") for line in paragraph.splitlines()):
             parts = re.split(r"(``[^`]+``|`[^`]+`)", paragraph)
             paragraph = "".join(part if part.startswith("`") else re.sub(r"([<*_\[\]])", r"\\\1", part) for part in parts)
