@@ -623,7 +623,7 @@ impl<U: Resource> Engine<U> {
     }
 
     /// As [`trim_pages`](Self::trim_pages), once. Returns the bytes, and the pages that stay, which are out of the core, and counted as
-    /// leaving; their call goes on. `None` if no page is left to unmap.
+    /// leaving; their call goes on. `None` without pages, and in a forked child.
     fn trim_pages_once(&self, keep_units: u64) -> Option<(usize, Vec<Extent>)> {
         let pages = self.pages()?;
         let old = {
