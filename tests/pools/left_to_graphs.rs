@@ -2,14 +2,15 @@
 
 #![expect(unsafe_code, reason = "gives the memory of graphs back, and frees blocks")]
 
-use alluvion::driver::CaptureMode;
+use alluvion::driver::{Call, CaptureMode};
 use alluvion::suballoc::SuballocBook;
 use alluvion::{
     AnyResource, DeviceVec, ErrorKind, Frontier, Layout, PoolConfig, Recipe, Resource, ResourceExt, Sim,
-    Stream,
+    SleepConfig, Stream,
 };
 
 use crate::graph_rig::{MIB, Rig, release};
+use crate::raw_block::Held;
 
 /// A stack, with the stream that captures and one that joins.
 fn rig(recipe: &str) -> (Sim, AnyResource, Stream, Stream) {
@@ -185,4 +186,105 @@ fn a_block_of_another_address_than_the_pools_is_left_to_none() {
         }
         drop(sim.end_capture(0, main.raw()).expect("the capture is whole"));
     }
+}
+
+/// A free that the ledger refuses changes nothing, so that the one that comes leaves the block to its graph.
+#[test]
+fn a_free_that_is_refused_leaves_the_mark() {
+    let (sim, stack, main, side) = rig("pool(checked=true) | cuda");
+    let layout = Layout::from_bytes(MIB).expect("it is short");
+    let block = stack.allocate(layout, main.as_ref()).expect("there is memory");
+    sim.begin_capture(0, main.raw(), CaptureMode::Global).expect("it can capture");
+    let memory = stack.capture(&main).expect("there is a pool");
+    assert!(stack.leave_to_graph(block, &main, &Frontier::of(side.release())));
+    drop(sim.end_capture(0, main.raw()).expect("the capture is whole"));
+    memory.end().expect("it is open");
+    let other = Layout::from_bytes(MIB / 2).expect("it is short");
+    // SAFETY: a ledger refuses what is not of the size.
+    unsafe { stack.deallocate(block, other, side.as_ref()) };
+    assert_eq!((sim.take_hazards().len(), memory.reserved_bytes()), (1, 0), "it is not free");
+    // SAFETY: the block came from there with this layout, and nothing but the graph uses it.
+    unsafe { stack.deallocate(block, layout, side.as_ref()) };
+    assert_eq!(memory.reserved_bytes(), MIB, "it is the graph's");
+    // SAFETY: the graph is gone, and was never launched.
+    assert_eq!(unsafe { memory.release() }.expect("none is out"), MIB);
+}
+
+/// A graph may be launched at any time, so that what it will have stays where it is; and what sleeps is left to none.
+#[test]
+fn a_block_that_is_left_does_not_sleep() {
+    let (sim, stack, main, side) = rig("pool | mapped");
+    let layout = Layout::from_bytes(4 * MIB).expect("it is short");
+    let [left, other] = [(); 2].map(|()| stack.allocate(layout, main.as_ref()).expect("there is memory"));
+    let uses = Frontier::of(side.release());
+    sim.begin_capture(0, main.raw(), CaptureMode::Global).expect("it can capture");
+    let memory = stack.capture(&main).expect("there is a pool");
+    assert!(stack.leave_to_graph(left, &main, &uses));
+    drop(sim.end_capture(0, main.raw()).expect("the capture is whole"));
+
+    // SAFETY: nothing uses the blocks.
+    let one = unsafe { stack.sleep_block(left, &Frontier::quiescent(), SleepConfig::default()) };
+    assert_eq!(one.expect_err("a graph has it").kind(), ErrorKind::InvalidArgument);
+    // SAFETY: as above.
+    let all = unsafe { stack.sleep(SleepConfig::default()) }.expect("it has pages");
+    assert_eq!((all.blocks(), all.bytes()), (1, 4 * MIB), "the other block");
+
+    let again = sim.device(0).stream().expect("there are numbers");
+    sim.begin_capture(0, again.raw(), CaptureMode::Global).expect("it can capture");
+    let next = stack.capture(&again).expect("there is a pool");
+    assert!(!stack.leave_to_graph(other, &again, &uses), "it sleeps");
+    drop(sim.end_capture(0, again.raw()).expect("the capture is whole"));
+    all.wake().expect("there is room");
+    for block in [left, other] {
+        // SAFETY: the block came from there with this layout, and nothing but the graph uses it.
+        unsafe { stack.deallocate(block, layout, side.as_ref()) };
+    }
+    assert_eq!((memory.reserved_bytes(), next.reserved_bytes()), (4 * MIB, 0));
+    // SAFETY: the graphs are gone, and were never launched.
+    let went_back = unsafe { (memory.release(), next.release()) };
+    assert_eq!((went_back.0.expect("none is out"), went_back.1.expect("none is out")), (4 * MIB, 0));
+}
+
+/// The memory of a graph may be released before a block that was left to it is freed: then nothing looks for it any more.
+#[test]
+fn a_mark_goes_with_the_memory_of_its_graph() {
+    let (sim, stack, main, side) = rig("pool | cuda");
+    let layout = Layout::from_bytes(MIB).expect("it is short");
+    let block = stack.allocate(layout, main.as_ref()).expect("there is memory");
+    sim.begin_capture(0, main.raw(), CaptureMode::Global).expect("it can capture");
+    let memory = stack.capture(&main).expect("there is a pool");
+    assert!(stack.leave_to_graph(block, &main, &Frontier::of(side.release())));
+    drop(sim.end_capture(0, main.raw()).expect("the capture is whole"));
+    memory.end().expect("it is open");
+    let questions_of_a_pair = || {
+        let before = sim.calls()[Call::StreamCaptureId];
+        drop(DeviceVec::<u8, _>::uninit_in(MIB, &side, &stack).expect("there is memory"));
+        sim.calls()[Call::StreamCaptureId] - before
+    };
+    assert!(questions_of_a_pair() > 0, "each free looks for the mark");
+    // SAFETY: the graph is gone, and was never launched.
+    assert_eq!(unsafe { memory.release() }.expect("none is out"), 0);
+    assert_eq!(questions_of_a_pair(), 0);
+    // SAFETY: the block came from there with this layout, and nothing uses it.
+    unsafe { stack.deallocate(block, layout, main.as_ref()) };
+    let status = stack.find::<SuballocBook>().expect("there is a pool").status();
+    assert_eq!((status.graph_bytes, status.live_bytes), (0, 0));
+}
+
+/// Whoever drops the handle may launch the graph after the end of the pool, also where the block that it has was never freed.
+#[test]
+fn a_block_that_is_left_outlives_its_pool() {
+    let (sim, stack, main, side) = rig("pool | cuda");
+    let block = Held::of(&stack, MIB, main.as_ref());
+    sim.begin_capture(0, main.raw(), CaptureMode::Global).expect("it can capture");
+    let memory = stack.capture(&main).expect("there is a pool");
+    block.fill(1, main.as_ref());
+    let (address, _) = block.into_parts();
+    assert!(stack.leave_to_graph(address, &main, &Frontier::of(side.release())));
+    let graph = sim.end_capture(0, main.raw()).expect("the capture is whole");
+    drop((memory, stack));
+    // SAFETY: what the graph touches was leaked.
+    unsafe { sim.launch_graph(0, main.raw(), &graph) }.expect("it can be launched");
+    main.synchronize().expect("the device goes on");
+    assert!(sim.hazards().is_empty(), "{:#?}", sim.hazards());
 }

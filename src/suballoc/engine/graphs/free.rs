@@ -1,7 +1,7 @@
 //! Freeing blocks of graphs, and blocks that graphs use.
 
 use super::super::{Engine, SuballocBook, misuse};
-use super::{Graphs, LiveBlock, ReservationId};
+use super::{Graphs, Left, LiveBlock, ReservationId};
 use crate::driver::CaptureId;
 use crate::error::{Error, MisuseKind};
 use crate::resource::{DevicePtr, Layout, Resource};
@@ -37,10 +37,10 @@ impl<U: Resource> Engine<U> {
         if may_sleep && let Some(freed) = self.free_asleep(want, block, layout, stream) {
             return Some(freed);
         }
-        let left = graphs.take_left(block);
-        let id = match left {
-            Some(id) => Some(id),
-            None => {
+        let is_left = graphs.is_left(block);
+        let of_capture = match is_left {
+            true => None,
+            false => {
                 let id = graphs.reservation_of(graphs.capture_of(stream)?);
                 if id.is_none() && !graphs.watch_captures {
                     return None;
@@ -53,6 +53,14 @@ impl<U: Resource> Engine<U> {
         {
             return Some(Err(error));
         }
+        // Behind the ledger: a free that is refused leaves the mark to the one that comes.
+        let id = match is_left {
+            true => match graphs.take_left(block) {
+                Some(id) => Some(id),
+                None => return Some(Err(misuse(block, layout, MisuseKind::DoubleFree))),
+            },
+            false => of_capture,
+        };
         let behind = stream.map(StreamRef::release);
         if !graphs.park(id, block, layout, behind) {
             // The graph has gone meanwhile, as whoever released it has promised.
@@ -129,25 +137,37 @@ impl<U: Resource> Engine<U> {
 impl SuballocBook {
     /// Has the next free of a block leave it to the graph that may use it: the block serves neither the capture again nor anybody else
     /// until the memory of the graph is released, which waits for `uses`. For a block whose free on `stream` cannot come behind them,
-    /// because a stream captures. Returns `false` if no memory of a graph has to do with the block, or no block begins there: then nothing has
-    /// changed.
+    /// because a stream captures. Until that free it does not sleep, as any block that a graph holds. Returns `false` if no memory of a
+    /// graph has to do with the block, or no block that is awake begins there: then nothing has changed.
     pub(crate) fn leave_to_graph(&self, block: DevicePtr, stream: StreamRef<'_>, uses: &Frontier) -> bool {
         if self.is_forked_child() || self.device.require(stream.device()).is_err() {
             return false;
         }
-        // Without the lock, because the driver is asked.
-        self.graphs.is_worth_a_look(block)
-            && self.knows(block)
-            && self.graphs.leave(block, self.graphs.capture_of(Some(stream)), uses)
+        if !self.graphs.is_worth_a_look(block) {
+            return false;
+        }
+        let Some(bytes) = self.bytes_awake(block) else { return false };
+        // Without a lock, because the driver is asked.
+        let capture = self.graphs.capture_of(Some(stream));
+        self.graphs.leave(block, bytes, capture, uses)
     }
 
-    /// Returns `true` if a block of a graph or of the suballocator that is out begins there. A layer above may hand out other addresses, as
-    /// a guard does: then the free that comes is one of another block, which a mark at this address would not keep.
-    fn knows(&self, block: DevicePtr) -> bool {
-        self.graphs.live(block).is_some()
-            || self
-                .lock_unless_forked()
-                .is_some_and(|inner| matches!(inner.core.inspect(block.address()), Inspected::Out { .. }))
+    /// The bytes of a block of a graph, or of one of the suballocator that is out and awake, that begins there. A layer above may hand out
+    /// other addresses, as a guard does: then the free that comes is one of another block, which a mark at this address would not keep. The
+    /// free of a block that sleeps looks for no mark.
+    fn bytes_awake(&self, block: DevicePtr) -> Option<u64> {
+        let address = block.address();
+        let units = match self.graphs.live(block) {
+            Some(live) => live.units,
+            None => {
+                let inner = self.lock_unless_forked()?;
+                match inner.core.inspect(address) {
+                    Inspected::Out { units } if !inner.sleepers.have(address) => units,
+                    _ => return None,
+                }
+            }
+        };
+        Some(u64::from(units) * Layout::MIN_ALIGN as u64)
     }
 }
 
@@ -207,7 +227,7 @@ impl Graphs {
 
     /// Notes that a block belongs to a graph from its free on, and what its release has to wait for beside: the graph that the block
     /// is of, or that of a capture. Returns `false` if there is none.
-    fn leave(&self, block: DevicePtr, capture: Option<CaptureId>, uses: &Frontier) -> bool {
+    fn leave(&self, block: DevicePtr, bytes: u64, capture: Option<CaptureId>, uses: &Frontier) -> bool {
         let mut guard = self.reservations.lock();
         let reservations = &mut *guard;
         let id = match reservations.live.get_mut(&block.address()) {
@@ -218,7 +238,7 @@ impl Graphs {
             None => {
                 let of_capture = capture.and_then(|capture| reservations.of_capture(capture));
                 let Some(id) = of_capture.map(|reservation| reservation.id) else { return false };
-                reservations.left.insert(block.address(), id);
+                reservations.left.insert(block.address(), Left { of: id, bytes });
                 id
             }
         };
@@ -229,12 +249,16 @@ impl Graphs {
         true
     }
 
+    fn is_left(&self, block: DevicePtr) -> bool {
+        self.reservations.lock().left.contains_key(&block.address())
+    }
+
     /// The reservation that a block was left to, which it is not any more.
     fn take_left(&self, block: DevicePtr) -> Option<ReservationId> {
         let mut guard = self.reservations.lock();
         let reservations = &mut *guard;
         let left = reservations.left.remove(&block.address())?;
         self.set_filter(reservations);
-        Some(left)
+        Some(left.of)
     }
 }

@@ -101,14 +101,22 @@ struct LiveBlock {
     is_left: bool,
 }
 
+/// A block of the suballocator that is a reservation's from its free on.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    of: ReservationId,
+    bytes: u64,
+}
+
 #[derive(Debug, Default)]
 struct Reservations {
     all: Vec<Reservation>,
     live: HashMap<u64, LiveBlock>,
     /// Blocks of the suballocator that were freed in captures without a session: no handle says when their graphs are gone.
     quarantined: Vec<(DevicePtr, Layout)>,
-    /// Blocks of the suballocator that are a reservation's as soon as they are freed, on whatever stream.
-    left: HashMap<u64, ReservationId>,
+    /// Blocks of the suballocator that are a reservation's as soon as they are freed, on whatever stream, unless it has been released
+    /// before.
+    left: HashMap<u64, Left>,
     made: u64,
     /// Something sleeps.
     has_asleep: bool,
@@ -233,9 +241,10 @@ impl Graphs {
         }
     }
 
-    /// Returns `true` if a graph holds a block of the suballocator.
+    /// Returns `true` if a graph holds a block of the suballocator, or has it from its free on.
     pub(super) fn hold(&self, block: DevicePtr) -> bool {
-        self.reservations.lock().blocks().any(|(of, _)| of == block)
+        let reservations = self.reservations.lock();
+        reservations.left.contains_key(&block.address()) || reservations.blocks().any(|(of, _)| of == block)
     }
 
     /// The bytes of the suballocator that graphs hold.
@@ -244,12 +253,13 @@ impl Graphs {
         reservations.blocks().map(|(_, layout)| layout.rounded_bytes()).sum()
     }
 
-    /// All blocks of the suballocator that graphs hold, with their bytes. They never go back: nobody has said that the graphs
-    /// are gone.
+    /// All blocks of the suballocator that graphs hold, or have from their free on, with their bytes. They never go back: nobody has
+    /// said that the graphs are gone.
     pub(super) fn held(&self) -> Vec<(u64, u64)> {
         let reservations = self.reservations.lock();
-        let blocks = reservations.blocks();
-        blocks.map(|(block, layout)| (block.address(), layout.rounded_bytes() as u64)).collect()
+        let blocks =
+            reservations.blocks().map(|(block, layout)| (block.address(), layout.rounded_bytes() as u64));
+        blocks.chain(reservations.left.iter().map(|(block, left)| (*block, left.bytes))).collect()
     }
 
     /// Opens a session of a capture: in a reservation that graphs share, or in a new one, with this book.

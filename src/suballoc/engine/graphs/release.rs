@@ -116,6 +116,8 @@ impl Graphs {
             return Ok(GivenUp::Behind(reservation.behind.clone()));
         }
         let gone = reservations.all.swap_remove(at);
+        // Blocks that were left to it and are not free yet are freed like any other, and the filter needs not look for them.
+        reservations.left.retain(|_, left| left.of != id);
         self.set_filter(reservations);
         Ok(GivenUp::Last(gone))
     }

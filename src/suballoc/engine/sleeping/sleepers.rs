@@ -63,6 +63,11 @@ impl Sleepers {
         self.blocks.len()
     }
 
+    /// Returns `true` if a block of that address sleeps.
+    pub(in crate::suballoc::engine) fn have(&self, address: u64) -> bool {
+        self.blocks.contains_key(&address)
+    }
+
     pub(super) fn is_of(&self, block: &SleepingBlock, number: u64) -> bool {
         self.blocks.get(&block.address).is_some_and(|(of, _)| *of == number)
     }
