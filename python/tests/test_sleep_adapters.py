@@ -111,6 +111,23 @@ def test_a_pause_that_fails_leaves_all_awake_and_a_resume_without_room_can_be_tr
     assert weights.tobytes() == b"\1" * (4 * MIB)
 
 
+def test_vllm_learns_of_too_little_room_as_from_its_own_allocator(stack):
+    memory = alluvion.vllm.MemAllocator()
+    with memory.use_memory_pool():
+        weights = buffer(1)
+    memory.sleep()
+    hog = alluvion.resource("cuda")
+    free = rmm.mr.available_device_memory()[0]
+    address = hog.allocate(free - MIB)
+    with pytest.raises(RuntimeError) as refused:
+        memory.wake_up()
+    assert isinstance(refused.value, alluvion.vllm.NoRoom) and refused.value.report == refused.value.__cause__.report
+    assert str(refused.value) == str(refused.value.__cause__)
+    hog.deallocate(address, free - MIB)
+    memory.wake_up()
+    assert weights.tobytes() == b"\1" * (4 * MIB)
+
+
 def test_vllms_levels(stack):
     memory = alluvion.vllm.MemAllocator()
     assert memory.get_current_usage() == 0

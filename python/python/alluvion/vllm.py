@@ -20,10 +20,15 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
+from alluvion.errors import OutOfMemory
 from alluvion.torch import _torch
 from alluvion.torch._regions import RECIPE, Regions, give_back
 
 _MODULE = "vllm.device_allocator.cumem"
+
+
+class NoRoom(OutOfMemory, RuntimeError):
+    """Too little memory to wake what sleeps. vLLM expects a `RuntimeError`."""
 
 
 class MemAllocator:
@@ -61,8 +66,13 @@ class MemAllocator:
         give_back()
 
     def wake_up(self, tags: Iterable[str] | str | None = None) -> None:
-        """Gives the tensors of these tags memory again, or all of them, with what was kept. A `MemoryError` can be tried again."""
-        self._regions.wake(self._regions.names() if tags is None else (tags,) if isinstance(tags, str) else tuple(tags))
+        """Gives the tensors of these tags memory again, or all of them, with what was kept. After `NoRoom` it can be tried again."""
+        try:
+            self._regions.wake(self._regions.names() if tags is None else (tags,) if isinstance(tags, str) else tuple(tags))
+        except MemoryError as error:
+            refused = NoRoom(*error.args)
+            vars(refused).update(vars(error))
+            raise refused from error
 
     def get_current_usage(self) -> int:
         """The bytes of what was allocated in regions, and is out and awake."""
@@ -126,4 +136,4 @@ def register() -> None:
         sys.meta_path.insert(0, _AfterImport())
 
 
-__all__ = ["RECIPE", "MemAllocator", "instance", "register"]
+__all__ = ["RECIPE", "MemAllocator", "NoRoom", "instance", "register"]

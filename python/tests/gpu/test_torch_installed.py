@@ -97,6 +97,7 @@ def test_the_history_names_who_allocates(tmp_path):
     # What was asked for, and not the length of the block: as PyTorch's own.
     assert [each["size"] for each in trace[-3:]] == [3 * MIB + 1] * 3
     assert any("test_torch_installed" in frame["filename"] for frame in trace[-3]["frames"])
+    assert {each["compile_context"] for each in trace} == {"N/A"}
     times = [each["time_us"] for each in trace]
     assert times == sorted(times)
     blocks = [block for each in snapshot["segments"] for block in each["blocks"] if block["address"] == kept.data_ptr()]

@@ -78,7 +78,8 @@ public:
     void add(recording const &how, CUDAAllocator &native, c10::DeviceIndex device, TraceEntry::Action action, void *address,
              std::size_t bytes, cudaStream_t stream, std::shared_ptr<c10::GatheredContext> const &context) {
         if (!how.enabled()) return;
-        std::string const compiled = compile_contexts().empty() ? std::string() : compile_contexts().back();
+        // PyTorch's word for no context, which its readers leave out.
+        std::string const compiled = compile_contexts().empty() ? std::string("N/A") : compile_contexts().back();
         TraceEntry entry = traced(device, action, reinterpret_cast<std::size_t>(address), bytes, stream, c10::getApproximateTime(),
                                   how.for_trace(context), compiled, native);
         std::lock_guard<std::mutex> const lock(mutex_);
