@@ -437,6 +437,71 @@ def test_a_module_beside_the_package_that_does_not_load_is_named_where_there_is_
     assert "file too short. Nor is there another one: to build it, there is missing: a compiler of C++" in ended.stdout
 
 
+@pytest.fixture
+def of_wheel(fake, built):
+    """A folder in the place of the package of the wheel, as pip makes it where others of the user's group may write, and the line that puts it
+    there in another process. It has a module for another RMM."""
+    folder = fake / "site" / "alluvion_rapids"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    (folder / built.name.replace(rmm.__version__, "24.12.00")).write_text("for another RMM")
+    folder.chmod(0o775)
+    return folder, f"import pathlib\nfrom alluvion.rapids import build\nbuild._DOOR.of_wheel = pathlib.Path({str(folder)!r})\n"
+
+
+def test_the_package_of_the_wheel_is_looked_for_where_this_one_is_installed():
+    assert build._DOOR.of_wheel == Path(alluvion.__file__).absolute().parent.parent / "alluvion_rapids"
+
+
+def test_of_the_modules_of_the_wheel_the_one_of_this_rmm_is_taken(fake, run, of_wheel, built):
+    folder, place = of_wheel
+    module = Path(shutil.copy(built, folder))
+    module.chmod(0o664)
+    (fake / "compiler").unlink()
+    ended = run(place + USE + "import sys\nprint(sys.modules['alluvion.rapids._compiled'].__file__)\n", PATH="/nonexistent")
+    assert (ended.returncode, ended.stdout) == (0, f"alluvion.rapids._compiled\n{module}\n"), ended.stderr
+    assert not (fake / "cache").exists()
+
+
+def test_where_the_wheel_has_none_for_this_rmm_or_these_sources_one_is_built(fake, run, of_wheel, built):
+    folder, place = of_wheel
+    version, digest, rest = built.name.removeprefix("rmm-").split("-", 2)
+    shutil.copy(built, folder / f"rmm-{version}-{digest[::-1]}-{rest}")
+    ended = run(place + LOAD)
+    assert ended.stdout == f"{fake / 'cache' / 'alluvion' / 'rapids' / built.name}\n", ended.stderr
+    assert (fake / "calls").read_text() == "called\n"
+
+
+def test_a_module_of_the_wheel_that_does_not_load_is_named_where_there_is_no_other(fake, run, of_wheel, built):
+    folder, place = of_wheel
+    (folder / built.name).write_text("no module")
+    ended = run(place + RAISE, PATH="/nonexistent", CXX="")
+    assert ended.returncode == 0, ended.stderr
+    assert "file too short. Nor is there another one: to build it, there is missing: a compiler of C++" in ended.stdout
+    ended = run(place + LOAD)
+    assert ended.stdout == f"{fake / 'cache' / 'alluvion' / 'rapids' / built.name}\n", ended.stderr
+
+
+def test_what_was_built_beside_the_package_comes_before_the_wheel(fake, run, beside, of_wheel, built):
+    (first, place), (folder, of) = beside, of_wheel
+    path = copy_of(built, first)
+    shutil.copy(built, folder)
+    assert run(place + of + LOAD).stdout == f"{path}\n"
+    path.write_text("no module")
+    assert run(place + of + LOAD).stdout == f"{folder / built.name}\n"
+
+
+def test_the_command_builds_into_a_folder_that_is_there(fake):
+    command = [sys.executable, "-m", "alluvion.rapids.build", "--into"]
+    (fake / "package").mkdir()
+    ended = subprocess.run([*command, "package"], capture_output=True, text=True, cwd=fake)
+    made = Path(ended.stdout.strip())
+    assert ended.returncode == 0 and made.exists() and made.parent == fake / "package", ended.stderr
+    assert [path.name for path in (fake / "package").iterdir()] == [made.name] and not (fake / "cache").exists()
+    ended = subprocess.run([*command, "nowhere"], capture_output=True, text=True, cwd=fake)
+    assert ended.returncode == 1 and ended.stderr.startswith("alluvion.rapids.build: [Errno 2] No such file or directory")
+
+
 def test_a_table_of_another_version_is_an_import_error(run):
     ended = run("""
 import ctypes

@@ -24,7 +24,7 @@ from alluvion._include import get_include
 class Door(ABC):
     """A compiled module for one version of a framework: the subclass says which, and how it is built."""
 
-    def __init__(self, title: str, package: str, file: str) -> None:
+    def __init__(self, title: str, package: str, file: str, *, wheel: str | None = None) -> None:
         #: The framework as people call it.
         self.title = title
         #: The package that has the module, as `alluvion.rapids`.
@@ -34,6 +34,8 @@ class Door(ABC):
         folder = Path(file).absolute().parent
         self.sources = folder / "source"
         self.beside = folder / "built"
+        #: Where the modules of another package are, which were built elsewhere, one for each version of the framework; if it is installed.
+        self.of_wheel = folder.parent.parent / wheel if wheel is not None else None
 
     @property
     def name(self) -> str:
@@ -63,12 +65,13 @@ class Door(ABC):
             return found
         self.framework()
         broken: CannotBuild | None = None
-        try:
-            module = self._beside()
-            if module is not None:
-                return module
-        except CannotBuild as error:
-            broken = error
+        for built_ahead in (self._beside, self._of_wheel):
+            try:
+                module = built_ahead()
+                if module is not None:
+                    return module
+            except CannotBuild as error:
+                broken = broken or error
         try:
             return self._kept_or_own()
         except CannotBuild as error:
@@ -76,12 +79,15 @@ class Door(ABC):
                 raise
             raise CannotBuild(f"{broken}. Nor is there another one: {error}") from broken
 
-    def build(self, *, beside: bool = False) -> Path:
+    def build(self, *, beside: bool = False, into: Path | None = None) -> Path:
         """Builds the module, whether there is one or not, and returns its path.
 
-        With `beside` it goes into the folder of its package, for all users of the machine, and else where the user's caches are.
+        With `beside` it goes into the folder of its package, for all users of the machine, with `into` into a folder that is there, as that
+        of a package which is made of modules, and else where the user's caches are.
         """
         self.framework()
+        if into is not None:
+            return self._build_into(into.absolute())
         if not beside:
             return self._build_into(places.own(self._cache()))
         self.beside.mkdir(parents=True, exist_ok=True)
@@ -96,10 +102,12 @@ class Door(ABC):
         parser = argparse.ArgumentParser(
             prog=f"python -m {command}", description=f"Builds the module for the {self.title} that is installed."
         )
-        parser.add_argument("--beside", action="store_true", help="into the folder of the package, for all users of the machine")
+        where = parser.add_mutually_exclusive_group()
+        where.add_argument("--beside", action="store_true", help="into the folder of the package, for all users of the machine")
+        where.add_argument("--into", metavar="FOLDER", type=Path, help="into a folder that is there, for a package of modules")
         wish = parser.parse_args()
         try:
-            print(self.build(beside=wish.beside))
+            print(self.build(beside=wish.beside, into=wish.into))
         except (CannotBuild, ImportError, OSError) as error:
             print(f"{command}: {error}", file=sys.stderr)
             return 1
@@ -119,6 +127,13 @@ class Door(ABC):
         except OSError:
             # A user who may not look there has none there.
             return None
+
+    def _of_wheel(self) -> ModuleType | None:
+        """The module of the package that has them built elsewhere. Whoever may write there, may write where this package is installed."""
+        if self.of_wheel is None:
+            return None
+        path = self.of_wheel / self._file_name()
+        return self._module_of(path) if os.path.isfile(path) else None
 
     def _kept_or_own(self) -> ModuleType:
         """The module in the user's cache, or where there is no place to keep one, a module of this process alone."""
@@ -172,6 +187,10 @@ class Door(ABC):
             return None
         if not stat.S_ISREG(found.st_mode) or found.st_uid not in (owners or {0, os.geteuid()}) or found.st_mode & places.OTHERS:
             return None
+        return self._module_of(path)
+
+    def _module_of(self, path: Path) -> ModuleType:
+        """The module of a file. `CannotBuild` says why it does not load."""
         loader = ExtensionFileLoader(self.name, str(path))
         spec = importlib.util.spec_from_file_location(self.name, path, loader=loader)
         assert spec is not None

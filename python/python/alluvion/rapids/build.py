@@ -6,6 +6,7 @@ a compiler of C++17 (of C++20 for RMM 26.10), the headers of Python, and those o
 `nvidia-cuda-runtime` and `nvidia-cuda-crt` (for CUDA 12 `nvidia-cuda-runtime-cu12` and `nvidia-cuda-nvcc-cu12`).
 
 A module is kept and loaded only where nobody but the user and root can exchange it. Without such a place a process builds its own.
+Nothing is built where the wheel `alluvion-rapids` of the same version is installed, which has a module for each RMM (`ci/rapids-wheel`).
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def _cuda_major() -> int:
         return 0
 
 
-_DOOR = _Rapids("RMM", "alluvion.rapids", __file__)
+_DOOR = _Rapids("RMM", "alluvion.rapids", __file__, wheel="alluvion_rapids")
 load, build, main = _DOOR.load, _DOOR.build, _DOOR.main
 
 __all__ = ["CannotBuild", "build", "load", "main"]
