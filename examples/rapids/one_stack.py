@@ -1,13 +1,16 @@
-"""One stack under libcudf and PyTorch, with one limit that RMM's pool and PyTorch's own do not fit in together.
+"""One stack under libcudf, cuML and PyTorch, with one limit that RMM's pool and PyTorch's own do not fit in together.
 
-(not run: it needs a GPU, PyTorch, and pylibcudf with its RMM)
+(not run: it needs a GPU, PyTorch, and pylibcudf with its RMM; and cuML or pylibraft, or it leaves one step out)
     python examples/rapids/one_stack.py [ROWS]
 
-Tables are joined and grouped, then a model is trained, in the memory that the tables have left. A page shows both. Then the stack sleeps:
-the device is as good as empty, for another program; it wakes, and the results are what they were.
+Tables are joined and grouped, cuML finds clusters of the sums (or pylibraft, where there is no cuML, the eigenvalues of a graph of them), then
+a model is trained, in the memory that the tables have left. A page shows all. Then the stack sleeps: the device is as good as empty, for
+another program; it wakes, and the results are what they were.
 """
 
 import sys
+from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pylibcudf as plc
 import rmm
@@ -50,6 +53,42 @@ def total(column):
     return plc.reduce.reduce(column, plc.aggregation.sum(), plc.DataType(plc.TypeId.INT64)).to_py()
 
 
+def clusters(numbers):
+    """Where the numbers lie, two by two, by cuML's k-means: the centres of eight clusters."""
+    from cuml.cluster import KMeans
+
+    points = numbers[: len(numbers) // 2 * 2].view(-1, 2)
+    # It reads on streams of its own.
+    torch.cuda.synchronize()
+    return KMeans(n_clusters=8, max_iter=20, random_state=7).fit(points).cluster_centers_
+
+
+def eigenvalues(numbers, nodes=4096):
+    """The largest eigenvalues of a ring, whose edges weigh what the numbers are, by pylibraft."""
+    from pylibraft.sparse.linalg import eigsh
+
+    edges = numbers[torch.arange(nodes, device="cuda") % len(numbers)] / numbers.max() + 1
+    values = torch.stack((-edges.roll(1), edges.roll(1) + edges, -edges), dim=1).flatten()
+    here = torch.arange(nodes, device="cuda", dtype=torch.int32)
+    columns = torch.stack((here - 1, here, here + 1), dim=1).flatten() % nodes
+    starts = torch.arange(0, 3 * nodes + 1, 3, device="cuda", dtype=torch.int32)
+    # As SciPy's and CuPy's matrices name their parts.
+    ring = SimpleNamespace(indptr=starts, indices=columns, data=values, shape=(nodes, nodes), nnz=3 * nodes)
+    torch.cuda.synchronize()
+    return eigsh(ring, k=4, maxiter=200, seed=7)[0]
+
+
+def analyse(sums):
+    """What the step is called, and what it finds in the sums; both are None where there is nothing to find it with."""
+    steps = {"cuml": clusters, "pylibraft": eigenvalues}
+    library = next(filter(find_spec, steps), None)
+    if library is None:
+        print("neither cuML nor pylibraft is installed: their step is left out")
+        return None, None
+    numbers = torch.as_tensor(sums.data(), device="cuda").view(torch.int64).float()
+    return library, steps[library](numbers)
+
+
 def train(steps=20):
     """A model, after some steps on random numbers."""
     torch.manual_seed(7)
@@ -68,6 +107,11 @@ def weight(model):
     return sum(parameter.double().sum().item() for parameter in model.parameters())
 
 
+def found(result):
+    """The sum of what was found in the sums."""
+    return None if result is None else torch.as_tensor(result, device="cuda").double().sum().item()
+
+
 def used():
     """The bytes of the device that somebody has."""
     free, everything = alluvion.memory_info()
@@ -84,6 +128,8 @@ def main(rows):
     with alluvion.tag("tables"):
         sums = join_and_group(rows)
     tables_peak = stack.stats().peak_bytes
+    with alluvion.tag("analysis"):
+        library, result = analyse(sums)
     with alluvion.tag("model"):
         model, optimiser = train()
     torch.cuda.synchronize()
@@ -93,14 +139,16 @@ def main(rows):
 
     stack.flush()
     alluvion.draw("one_stack.csv", "one_stack.html")
-    before = total(sums), weight(model)
+    before = total(sums), found(result), weight(model)
     torch.cuda.synchronize()
     awake = used() - empty
     with stack.sleep() as sleeper:
         print(f"asleep: {sleeper.bytes // MIB} MiB in {sleeper.blocks} blocks; the device has {(used() - empty) // MIB} of {awake // MIB} MiB")
-    assert (total(sums), weight(model)) == before
+    assert (total(sums), found(result), weight(model)) == before
+    if library is not None:
+        print(f"awake: what {library} found is what it was, {before[1]:.6g} in all")
     print(f"awake: the sums are {before[0]}, the model is what it was, and the page is one_stack.html")
-    del sums, model, optimiser
+    del sums, result, model, optimiser
     rmm.mr.set_current_device_resource(rmm.mr.CudaMemoryResource())
 
 
