@@ -14,9 +14,10 @@ import time
 import zipfile
 from pathlib import Path
 
-#: What the wheels of RMM are for: the C library of 2018, and the C++ library of GCC 8 that comes with it there.
-NEWEST = {"GLIBC": (2, 28), "GLIBCXX": (3, 4, 25), "CXXABI": (1, 3, 11)}
-TAG = f"cp311-abi3-manylinux_2_28_{platform.machine()}"
+#: The C library of 2021, with which functions of others moved into it that RMM's headers call, and the C++ library of GCC 11 that came with it.
+#: On older systems, which RMM's own wheels are for too, a module is built.
+NEWEST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 29), "CXXABI": (1, 3, 13)}
+TAG = f"cp311-abi3-manylinux_2_34_{platform.machine()}"
 
 METADATA = """Metadata-Version: 2.4
 Name: alluvion-rapids
