@@ -140,7 +140,7 @@ pub unsafe trait Resource {
 
     /// As [`deallocate`](Self::deallocate), if that needs no wait, as in [`allocate_at_once`](Self::allocate_at_once). After `false`
     /// nothing has happened: the block is live, no figure has changed, and the caller goes on with `deallocate`. A stream of
-    /// [`Stream::from_raw`](crate::Stream::from_raw) needs a driver call at each free, so it is always `false` there.
+    /// [`Stream::from_raw`](crate::Stream::from_raw) needs a driver call at some frees, so it is `false` there.
     ///
     /// # Safety
     ///

@@ -2,11 +2,12 @@
 
 #![expect(unsafe_code, reason = "frees blocks at once")]
 
+use alluvion::driver::{Call, CaptureMode};
 use alluvion::source::Cuda;
 use alluvion::testing::Bench;
-use alluvion::{DevicePtr, Pool, PoolConfig, Resource, ResourceExt, Stream};
+use alluvion::{DevicePtr, ErrorKind, Frontier, Pool, PoolConfig, Resource, ResourceExt, Stream};
 
-use crate::raw_block::layout_of;
+use crate::raw_block::{Held, layout_of};
 
 fn pool(bench: &Bench, checked: bool) -> Pool<Cuda> {
     Cuda::new(&bench.device()).pool(PoolConfig::default().checked(checked)).expect("a right configuration")
@@ -60,9 +61,9 @@ fn a_miss_is_not_served_at_once_and_counts_nothing() {
     assert!(pool.allocate_at_once(layout_of(0), stream.as_ref()).is_some(), "zero bytes take nothing");
 }
 
-/// A stream that another owner may destroy needs an event at each free.
+/// A stream that another owner may destroy needs an event at each of its first frees, and then one behind many.
 #[test]
-fn a_stream_of_another_owner_frees_with_a_driver_call_only() {
+fn a_stream_of_another_owner_frees_with_a_driver_call_now_and_then() {
     let bench = Bench::sim();
     let own = bench.stream();
     let pool = pool(&bench, true);
@@ -78,6 +79,52 @@ fn a_stream_of_another_owner_frees_with_a_driver_call_only() {
     // SAFETY: as above: nothing has happened to it.
     unsafe { pool.deallocate(block, layout, stream.as_ref()) };
     assert!((sim.calls() - before).total() > 0);
+    let pairs = |bytes: usize, count: usize| {
+        let before = sim.calls();
+        (0..count).for_each(|_| Held::of(&pool, bytes, stream.as_ref()).free(stream.as_ref()));
+        (sim.calls() - before)[Call::EventRecord]
+    };
+    assert_eq!(pairs(1000, 200), 200, "it may be the stream of one task");
+    assert!((50..60).contains(&pairs(1000, 100)), "it is one that stays");
+    assert_eq!(pairs(1000, 10 * 1024), 10);
+    // By bytes: 32 of 1 MiB.
+    assert_eq!(pairs(1 << 20, 320), 10);
+    // SAFETY: the block came from this resource with this layout, and nothing uses it.
+    let at_once = |block| unsafe { pool.deallocate_at_once(block, layout, stream.as_ref()) };
+    let block = pool.allocate_at_once(layout, stream.as_ref()).expect("it is cached");
+    let before = sim.calls();
+    assert!(at_once(block) && (sim.calls() - before).total() == 0);
+    // Whoever waits for what no event covers covers it: there is a handle.
+    let machine = bench.device().machine().clone();
+    machine.wait_quiescent(&Frontier::of(stream.release())).expect("the device goes on");
+    bench.check();
+}
+
+/// If the last handle goes within a capture, nothing says any more when what no event covers is over: a graph may use it.
+#[test]
+fn what_a_capture_keeps_from_being_covered_at_the_end_serves_nobody() {
+    let bench = Bench::sim();
+    let own = bench.stream();
+    let sim = bench.simulated().expect("it is simulated");
+    let pool = pool(&bench, true);
+    // SAFETY: the stream is of this device, and outlives its wrapper.
+    let stream = unsafe { Stream::from_raw(&bench.device(), own.raw()) }.expect("there are numbers left");
+    (0..300).for_each(|_| Held::of(&pool, 1000, stream.as_ref()).free(stream.as_ref()));
+    let before = Held::of(&pool, 3000, stream.as_ref());
+    sim.begin_capture(0, own.raw(), CaptureMode::Global).expect("it can capture");
+    let within = Held::of(&pool, 3000, stream.as_ref());
+    let kept = [before.pointer, within.pointer];
+    [before, within].into_iter().for_each(|block| block.free(stream.as_ref()));
+    let late = Frontier::of(stream.release());
+    drop(stream);
+    drop(sim.end_capture(0, own.raw()).expect("the capture is whole"));
+    let waited = bench.device().machine().wait_quiescent(&late);
+    assert_eq!(waited.expect_err("no wait tells").kind(), ErrorKind::Unsupported);
+    pool.trim(0).expect("the device goes on");
+    pool.defragment().expect("the device goes on");
+    let others: Vec<_> = (0..5000).map(|_| Held::of(&pool, 3000, own.as_ref())).collect();
+    assert!(others.iter().all(|other| !kept.contains(&other.pointer)));
+    others.into_iter().for_each(|other| other.free(own.as_ref()));
     bench.check();
 }
 

@@ -4,7 +4,7 @@ use super::Timeline;
 use crate::order::{Epoch, Stamp};
 use crate::sync::{Ordering, fence};
 
-/// The number of events after which a fleeting stream is one that comes again: the frees of a task that has a stream of its own are all
+/// The number of events after which a stream with another owner is one that stays: the frees of a task that has a stream of its own are all
 /// covered. In the models after the first one.
 const COVERS_OF_A_GUEST: u64 = if cfg!(loom) { 1 } else { 256 };
 
@@ -37,7 +37,7 @@ impl Timeline {
         Stamp { stream: self.id, epoch: Epoch(epoch) }
     }
 
-    /// As [`now`](Self::now), for a free. A stream with another owner is covered at once.
+    /// As [`now`](Self::now), for a free that others may wait for. A stream with another owner is covered at once.
     #[inline]
     pub(crate) fn release(&self) -> Stamp {
         let stamp = self.now();
@@ -53,18 +53,14 @@ impl Timeline {
     /// covered: the event may come with a later free.
     #[inline]
     pub(crate) fn release_block(&self, bytes: usize) -> Stamp {
-        let deferred = if self.fleeting { self.defer(bytes) } else { None };
+        let deferred = if self.eager { self.defer(bytes) } else { None };
         deferred.unwrap_or_else(|| self.release())
     }
 
     /// As [`release_block`](Self::release_block), if that takes no driver call.
     #[inline]
     pub(crate) fn release_at_once(&self, bytes: usize) -> Option<Stamp> {
-        match (self.eager, self.fleeting) {
-            (false, _) => Some(self.now()),
-            (true, true) => self.defer(bytes),
-            (true, false) => None,
-        }
+        if self.eager { self.defer(bytes) } else { Some(self.now()) }
     }
 
     /// The point of a free that is covered with a later one; `None` if it is time for an event.
@@ -79,8 +75,9 @@ impl Timeline {
             return None;
         }
         // Relaxed: the caller gives its lease, or its share of the entry, up before anybody ends the stream. The event that is due may
-        // fail, so that its point counts, too.
-        if self.deferred.load(Ordering::Relaxed) < epoch {
+        // fail, so that its point counts, too. A stream that is no guest is covered as long as there is a handle. If its last one goes within
+        // a capture, what it has freed since its last event may be the graph's: it is over when nobody can launch that, which no wait tells.
+        if self.fleeting && self.deferred.load(Ordering::Relaxed) < epoch {
             self.deferred.fetch_max(epoch, Ordering::Relaxed);
         }
         let one = ONE_FREE + bytes;
