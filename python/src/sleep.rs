@@ -6,8 +6,9 @@ use std::path::PathBuf;
 
 use alluvion::compose::StackSleeper;
 use alluvion::tag::Tag;
-use alluvion::{AnyResource, Error, SleepConfig};
+use alluvion::{AnyResource, DevicePtr, Error, SleepConfig};
 use pyo3::prelude::*;
+use pyo3::types::PyByteArray;
 
 use crate::attached::drop_detached;
 use crate::error::{During, raise};
@@ -66,6 +67,28 @@ impl Sleeper {
     fn wake(&self, py: Python<'_>) -> PyResult<()> {
         let woken = py.detach(|| self.sleeper.as_ref().map_or(Ok(()), StackSleeper::wake));
         raise(py, woken, During::Allocation)
+    }
+
+    /// Reads the contents of so many bytes from an address on, while they sleep. `None` if not all of them lie in one block, or none are kept
+    /// in memory of the host: nothing was kept, a file has it, or the blocks are awake.
+    fn kept<'py>(
+        &self,
+        py: Python<'py>,
+        address: u64,
+        bytes: usize,
+    ) -> PyResult<Option<Bound<'py, PyByteArray>>> {
+        let (Some(sleeper), Some(from)) = (&self.sleeper, DevicePtr::new(address)) else { return Ok(None) };
+        // More than that is nowhere, and not tried to be had.
+        if bytes > sleeper.kept_bytes() {
+            return Ok(None);
+        }
+        let mut are_kept = Ok(false);
+        let contents = PyByteArray::new_with(py, bytes, |into| {
+            are_kept = py.detach(|| sleeper.read_kept(from, into));
+            Ok(())
+        })?;
+        let are_kept = raise(py, are_kept, During::Other)?;
+        Ok(are_kept.then_some(contents))
     }
 
     /// Whether the blocks have no memory now.

@@ -86,6 +86,50 @@ def test_one_tag_has_what_is_kept_and_what_is_not(stack):
     assert kept.tobytes()[-1] == 5 and inner.tobytes()[-1] == 7 and dropped.nbytes == 4 * MIB
 
 
+class Tensor:
+    """A tensor over a block, with what `get_cpu_backup` asks of it."""
+
+    device = types.SimpleNamespace(type="cuda", index=0)
+    shape, dtype = (2, 2 * MIB), "uint8"
+
+    def __init__(self, block):
+        self.data_ptr, self.numel, self.element_size = (lambda: block.ptr), (lambda: block.size), (lambda: 1)
+
+    def is_contiguous(self):
+        return True
+
+
+def test_what_is_kept_is_read_while_it_is_paused(stack, monkeypatch):
+    class HostTensor:
+        def __init__(self, contents, dtype):
+            self.contents, self.dtype = contents, dtype
+
+        def view(self, shape):
+            self.shape = shape
+            return self
+
+    monkeypatch.setattr(Torch, "frombuffer", HostTensor, raising=False)
+    pauses = saver.TorchMemorySaver()
+    with pauses.region("weights", enable_cpu_backup=True):
+        weights = buffer(1)
+    with pauses.region("kv_cache"):
+        cache = buffer(2)
+    assert pauses.get_cpu_backup(Tensor(weights)) is None
+    pauses.pause()
+    kept = pauses.get_cpu_backup(Tensor(weights), zero_copy=True)
+    assert (bytes(kept.contents), kept.dtype, kept.shape) == (b"\1" * (4 * MIB), "uint8", (2, 2 * MIB))
+    assert pauses.get_cpu_backup(Tensor(cache)) is None
+    longer = Tensor(weights)
+    longer.numel = lambda: 4 * MIB + 1
+    assert pauses.get_cpu_backup(longer) is None
+    pauses.resume()
+    assert pauses.get_cpu_backup(Tensor(weights)) is None
+    host = Tensor(weights)
+    host.device = types.SimpleNamespace(type="cpu", index=None)
+    with pytest.raises(ValueError, match="contiguous tensor on a GPU"):
+        pauses.get_cpu_backup(host)
+
+
 def test_what_cannot_be_is_said(stack):
     pauses = saver.TorchMemorySaver()
     with pytest.warns(RuntimeWarning, match="no region with the tag 'wieghts'"):

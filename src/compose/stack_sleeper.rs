@@ -21,7 +21,7 @@ use crate::tag::BlockTags;
 /// that is leaked leaks what was kept, and the stack sleeps on.
 #[must_use = "the contents are lost with it"]
 pub struct StackSleeper {
-    /// `None` while a thread wakes the blocks. Held for an exchange, and never while anything waits or foreign code runs.
+    /// `None` while a thread wakes the blocks, or reads what is kept. Held for an exchange, and never while anything waits or foreign code runs.
     /// Before the stack, which may have what is kept.
     record: Mutex<Option<SleepRecord<'static>>>,
     stack: AnyResource,
@@ -127,20 +127,34 @@ impl StackSleeper {
     ///
     /// # Errors
     ///
-    /// As there; `InUse` while another thread wakes the blocks.
+    /// As there; `InUse` while another thread wakes the blocks, or reads.
     pub fn wake(&self) -> Result<(), Error> {
+        self.with_record(|record| sleeping(&self.stack).and_then(|sleeping| sleeping.wake(record)))?
+    }
+
+    /// As [`SleepRecord::read_kept`].
+    ///
+    /// # Errors
+    ///
+    /// `InUse` while another thread wakes the blocks, or reads.
+    pub fn read_kept(&self, from: DevicePtr, into: &mut [u8]) -> Result<bool, Error> {
+        self.with_record(|record| record.read_kept(from, into))
+    }
+
+    /// Takes the record from all others for as long as the call runs.
+    fn with_record<T>(&self, call: impl FnOnce(&mut SleepRecord<'static>) -> T) -> Result<T, Error> {
         self.record.require_same_process()?;
         let taken = self.record.lock().take();
         let Some(mut record) = taken else {
             return Err(Error::in_use_by_others(
                 "what sleeps",
-                "another thread wakes it now",
+                "another thread wakes or reads it now",
                 "wait for that thread",
             ));
         };
-        let woken = sleeping(&self.stack).and_then(|sleeping| sleeping.wake(&mut record));
+        let answer = call(&mut record);
         *self.record.lock() = Some(record);
-        woken
+        Ok(answer)
     }
 
     /// Returns `true` until it is awake.

@@ -1,6 +1,6 @@
 //! `Sleeping`: blocks that give their memory back and keep their addresses.
 
-#![expect(unsafe_code, reason = "gives back the host memory of what sleeps")]
+#![expect(unsafe_code, reason = "gives back the host memory of what sleeps, and reads it")]
 
 use core::fmt;
 use std::sync::Arc;
@@ -184,6 +184,55 @@ impl SleepRecord<'_> {
     #[must_use]
     pub fn is_asleep(&self) -> bool {
         self.number != 0
+    }
+
+    /// Reads what is kept of the bytes from an address on, while they sleep. Returns `false`, and leaves `into` as it is, if not all of them
+    /// lie in one of the blocks, or none are kept in memory of the host: nothing was kept, a file has it, or the blocks are awake.
+    ///
+    /// ```
+    /// use alluvion::source::{Mapped, Pinned};
+    /// use alluvion::{DeviceVec, PoolConfig, ResourceExt, Sim, SleepConfig};
+    ///
+    /// let sim = Sim::new();
+    /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
+    /// let pool = Mapped::new(&device)?.pool(PoolConfig::default())?;
+    /// let weights = DeviceVec::filled_in(4 << 20, 7_u8, &stream, &pool)?;
+    /// // SAFETY: nothing uses `weights` until the pool is awake.
+    /// let sleeper = unsafe { pool.sleep(SleepConfig::default().keep_in(Pinned::new(&device)?)) }?;
+    /// let mut some = [0; 3];
+    /// assert!(sleeper.record().read_kept(weights.as_device_ptr(), &mut some));
+    /// assert_eq!(some, [7; 3]);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    pub fn read_kept(&self, from: DevicePtr, into: &mut [u8]) -> bool {
+        let (first, bytes) = (from.address(), into.len() as u64);
+        let Some(host) = self.host.as_ref().filter(|_| self.is_asleep() && self.file.is_none()) else {
+            return false;
+        };
+        // The last block that does not begin behind the address.
+        let at = self.blocks.partition_point(|block| block.address <= first);
+        let Some(block) = at.checked_sub(1).map(|at| &self.blocks[at]) else { return false };
+        let within = first - block.address;
+        if bytes > block.bytes.saturating_sub(within) || within >= block.bytes {
+            return false;
+        }
+        let mut left = into;
+        let mut offset = block.offset + within;
+        while !left.is_empty() {
+            // All that the blocks have was copied there, so that each offset of theirs has a place.
+            let Some((place, room)) = host.place(offset).filter(|(_, room)| *room > 0) else { return false };
+            let (now, later) = left.split_at_mut(left.len().min(room as usize));
+            // SAFETY: the chunk is live while `self` is borrowed, has so many bytes from there on, and the host reaches it at its address:
+            // `HostStore`. All of them were written when the blocks went to sleep, and copies since then only read them. `now` is the
+            // caller's own memory.
+            unsafe {
+                let kept = core::ptr::with_exposed_provenance::<u8>(place as usize);
+                core::ptr::copy_nonoverlapping(kept, now.as_mut_ptr(), now.len());
+            }
+            offset += now.len() as u64;
+            left = later;
+        }
+        true
     }
 
     /// The copies of their contents that are not known to be over.

@@ -7,7 +7,7 @@ use alluvion::driver::{Call, Code};
 use alluvion::sim::{Fault, SimConfig};
 use alluvion::source::Pinned;
 use alluvion::tag::{Tag, with_tag};
-use alluvion::{AnyResource, DeviceVec, ErrorKind, Recipe, ResourceExt as _, Sim, SleepConfig, Stream};
+use alluvion::{AnyResource, DevicePtr, DeviceVec, ErrorKind, Recipe, ResourceExt as _, Sim, SleepConfig, Stream};
 
 const MIB: usize = 1 << 20;
 
@@ -150,5 +150,38 @@ fn contents_are_kept_in_a_stack_that_the_host_reaches() {
 
     let device_memory = SleepConfig::default().keep_in_stack(stack.clone());
     assert_eq!(device_memory.expect_err("the host does not reach it").kind(), ErrorKind::InvalidArgument);
+    assert!(sim.hazards().is_empty(), "{:#?}", sim.hazards());
+}
+
+#[test]
+fn what_is_kept_is_read_while_it_sleeps() {
+    let sim = Sim::new();
+    let (stack, stream) = stack_of(&sim, "pool | mapped");
+    let first = DeviceVec::from_slice_in(&[1_u8, 2, 3, 4], &stream, stack.clone()).expect("there is room");
+    let long = DeviceVec::filled_in(6 * MIB, 9_u8, &stream, stack.clone()).expect("there is room");
+    let at = |vector: &DeviceVec<u8, AnyResource>, offset: u64| {
+        DevicePtr::new(vector.as_device_ptr().address() + offset).expect("it is not null")
+    };
+    let mut bytes = [0; 3];
+    for (config, is_kept) in [(kept_on_the_host(&sim), true), (SleepConfig::default(), false)] {
+        let sleeper = sleep(&stack, config);
+        assert_eq!(sleeper.read_kept(at(&first, 1), &mut bytes).expect("nobody else reads"), is_kept);
+        if is_kept {
+            assert_eq!(bytes, [2, 3, 4]);
+            assert!(sleeper.read_kept(at(&long, 6 * MIB as u64 - 3), &mut bytes).expect("as before"));
+            assert_eq!(bytes, [9; 3]);
+        }
+        bytes = [7; 3];
+        for (from, what) in [
+            (at(&long, 6 * MIB as u64 - 2), "it ends before"),
+            (at(&long, 6 * MIB as u64), "it begins behind"),
+            (DevicePtr::new(256).expect("it is not null"), "nothing is there"),
+        ] {
+            assert!(!sleeper.read_kept(from, &mut bytes).expect("as before"), "{what}");
+        }
+        sleeper.wake().expect("there is room");
+        assert!(!sleeper.read_kept(at(&long, 0), &mut bytes).expect("as before"), "it is awake");
+        assert_eq!(bytes, [7; 3], "nothing is written without an answer");
+    }
     assert!(sim.hazards().is_empty(), "{:#?}", sim.hazards());
 }

@@ -93,6 +93,18 @@ class TorchMemorySaver:
         """Gives the tensors of a tag memory again, or all of them. If there is too little it is a `MemoryError`, and can be called again."""
         self._regions.wake(self._named(tag))
 
+    def get_cpu_backup(self, x: Any, zero_copy: bool = False) -> Any:
+        """The contents of a tensor that is paused, as a tensor of the host. `None` if they are not kept in memory of the host: its region has no
+        `enable_cpu_backup`, or it is not paused. It is a copy, also with `zero_copy`: memory that is kept goes when the tensor is resumed.
+        """
+        torch = _torch.genuine()
+        if x.device.type != "cuda" or not x.is_contiguous():
+            raise ValueError(f"what is kept is that of a contiguous tensor on a GPU, and not of one on {x.device}")
+        contents = self._regions.kept(x.device.index, x.data_ptr(), x.numel() * x.element_size())
+        if contents is None:
+            return None
+        return torch.frombuffer(contents, dtype=x.dtype).view(x.shape) if contents else torch.empty(x.shape, dtype=x.dtype)
+
     def _named(self, tag: str | None) -> list[str]:
         if tag is None:
             return self._regions.names()

@@ -120,6 +120,13 @@ class Regions:
                 self._asleep.remove(each)
 
 
+    def kept(self, device: int, address: int, size: int) -> bytearray | None:
+        """The contents of so many bytes of a tensor that sleeps and whose contents are in memory of the host."""
+        with self._lock:
+            found = (each.sleeper.kept(address, size) for each in self._asleep if each.device == device)
+            return next((contents for contents in found if contents is not None), None)
+
+
 #: The scope within a region's, by what is kept of its tensors.
 _SCOPE_OF: dict[Keep, str] = {"host": "kept", "disk": "on disk", "nothing": "dropped"}
 
