@@ -1,5 +1,6 @@
-//! Deferred covers: small blocks that are freed on a stream which came by its raw handle, and comes again, are covered with later ones.
-//! Until then, and whatever becomes of the handle meanwhile, another stream gets them behind the work that used them, or not at all.
+//! Deferred covers: small blocks that are freed on a stream with another owner, which came by its raw handle and comes again, or is
+//! wrapped, are covered with later ones. Until then, and whatever becomes of the handle meanwhile, another stream gets them behind the work
+//! that used them, or not at all.
 
 use alluvion::driver::RawStream;
 use alluvion::suballoc::{Growth, Reuse};
@@ -13,13 +14,26 @@ const OTHER: Work = Work(2);
 /// Small enough to be covered with later ones, and long enough that it comes from the core alone.
 const SMALL: usize = 60 << 10;
 
-/// A pool with room for so many blocks, and a stream by its handle that has an event already, so that frees on it are deferred.
-fn site(blocks: usize, reuse: Reuse) -> (Site, RawStream, Stream) {
+/// A pool with room for so many blocks.
+fn site_of(blocks: usize, reuse: Reuse) -> Site {
     let bytes = blocks * SMALL;
     let config = PoolConfig::default().initial(bytes).maximum(bytes).growth(Growth::Exact);
-    let site = Site::new(bytes, config.reuse(reuse));
+    Site::new(bytes, config.reuse(reuse))
+}
+
+/// The same, and a stream by its handle that has an event already, so that frees on it are deferred.
+fn site(blocks: usize, reuse: Reuse) -> (Site, RawStream, Stream) {
+    let site = site_of(blocks, reuse);
     let raw = site.rig.bare();
     let home = site.rig.lent(raw);
+    home.record().expect("nothing fails");
+    (site, raw, home)
+}
+
+/// As [`site`], with a stream that is wrapped.
+fn wrapped_site(blocks: usize, reuse: Reuse) -> (Site, RawStream, Stream) {
+    let site = site_of(blocks, reuse);
+    let (home, raw) = site.rig.foreign();
     home.record().expect("nothing fails");
     (site, raw, home)
 }
@@ -43,7 +57,11 @@ fn use_and_give(site: &Site, home: &Stream, plot: Plot, work: Work) {
 
 /// The block is freed while another stream asks for it, on a stream that stays. No event covers the free: whoever asks has it covered,
 /// or is too early.
-fn wanted_elsewhere(busy: bool, seen: &'static [Seen; 2]) {
+fn wanted_elsewhere(
+    site: fn(usize, Reuse) -> (Site, RawStream, Stream),
+    busy: bool,
+    seen: &'static [Seen; 2],
+) {
     explore_bounded(Some(3), move || {
         let (site, raw, home) = site(1, Reuse::Wait);
         let taking = site.rig.stream();
@@ -67,13 +85,47 @@ fn wanted_elsewhere(busy: bool, seen: &'static [Seen; 2]) {
 #[test]
 fn a_deferred_free_that_is_over_is_had_by_another_stream() {
     static SEEN: [Seen; 2] = [const { Seen::never() }; 2];
-    wanted_elsewhere(false, &SEEN);
+    wanted_elsewhere(site, false, &SEEN);
 }
 
 #[test]
 fn a_deferred_free_that_is_not_over_is_had_behind_a_wait() {
     static SEEN: [Seen; 2] = [const { Seen::never() }; 2];
-    wanted_elsewhere(true, &SEEN);
+    wanted_elsewhere(site, true, &SEEN);
+}
+
+#[test]
+fn a_deferred_free_on_a_wrapped_stream_is_had_by_another_stream() {
+    static SEEN: [[Seen; 2]; 2] = [const { [const { Seen::never() }; 2] }; 2];
+    for busy in [false, true] {
+        wanted_elsewhere(wrapped_site, busy, &SEEN[usize::from(busy)]);
+    }
+}
+
+/// The last handle of a wrapped stream covers what was deferred, and only then the owner ends the stream.
+#[test]
+fn the_last_handle_of_a_wrapped_stream_covers_its_deferred_frees() {
+    static SEEN: [Seen; 2] = [const { Seen::never() }; 2];
+    explore_bounded(Some(3), || {
+        let (site, raw, home) = wrapped_site(1, Reuse::Wait);
+        let taking = site.rig.stream();
+        let plot = site.take(home.as_ref(), SMALL).expect("there is room");
+        site.rig.mock.keep_busy();
+        let freeing = {
+            let site = site.clone();
+            spawn(move || {
+                use_and_give(&site, &home, plot, USE);
+                drop(home);
+                site.rig.mock.end(raw);
+            })
+        };
+        SEEN[usize::from(take_and_use(&site, &taking, NEXT))].note(true);
+        freeing.join().unwrap();
+        assert!(take_and_use(&site, &taking, OTHER), "nothing is lost with the handle");
+        drop(taking);
+        site.end();
+    });
+    assert!(SEEN.iter().all(|seen| seen.times() > 0), "{SEEN:?}");
 }
 
 /// The stream ends after the free, and its owner ends the handle: no event covers the free, and none can. The block is had once the
