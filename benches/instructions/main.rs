@@ -24,8 +24,9 @@ const MIB: usize = 1 << 20;
 /// A case: its name, and what does so many rounds of it.
 type Case = (&'static str, fn(&Sim, usize) -> Result<(), Error>);
 
-const CASES: [Case; 8] = [
+const CASES: [Case; 9] = [
     ("pair", pair),
+    ("pair-on-the-bare-default-stream", pair_on_the_bare_default_stream),
     ("pair-on-a-bare-stream", pair_on_a_bare_stream),
     ("pair-of-64-mib-over-pages", pair_of_pages),
     ("pair-on-each-of-two-streams", pair_on_each_of_two_streams),
@@ -78,13 +79,22 @@ fn pair(sim: &Sim, rounds: usize) -> Result<(), Error> {
     pairs(&pool(&device)?, 4 * KIB, &device.stream()?, rounds)
 }
 
-/// As C, C++ and Python call: 4 KiB on a stream by its raw handle.
+/// As C, C++ and Python call: 4 KiB on the default stream by its raw handle.
+fn pair_on_the_bare_default_stream(sim: &Sim, rounds: usize) -> Result<(), Error> {
+    pairs_on_a_bare_stream(&sim.device(0), RawStream(0), rounds)
+}
+
+/// The same on a stream that was created.
 fn pair_on_a_bare_stream(sim: &Sim, rounds: usize) -> Result<(), Error> {
+    pairs_on_a_bare_stream(&sim.device(0), sim.stream_create(0, StreamFlags::default())?, rounds)
+}
+
+fn pairs_on_a_bare_stream(device: &Device, raw: RawStream, rounds: usize) -> Result<(), Error> {
     #![expect(unsafe_code, reason = "gives back what it allocates, by raw handles")]
-    let device = sim.device(0);
-    let (pool, layout, streams) = (pool(&device)?, Layout::from_bytes(4 * KIB)?, device.raw_streams());
-    let raw: RawStream = sim.stream_create(0, StreamFlags::default())?;
+    let (pool, layout) = (pool(device)?, Layout::from_bytes(4 * KIB)?);
     for _ in 0..rounds {
+        // Each call finds the streams of its device anew.
+        let streams = core::hint::black_box(device).raw_streams();
         let at_once = |stream: StreamRef<'_>| pool.allocate_at_once(layout, stream).map(Ok);
         let body = |stream: StreamRef<'_>| pool.allocate(layout, stream);
         // SAFETY: the stream is never destroyed, and no capture begins on it.

@@ -256,6 +256,7 @@ impl Device {
         self.machine.table()
     }
 
+    #[inline]
     pub(crate) fn legacy_timeline(&self) -> &Arc<Timeline> {
         let state = self.machine.state(self.ordinal);
         // Relaxed: see `Machine::wait_for_every_stream`.

@@ -35,6 +35,7 @@ impl Layout {
     /// # Errors
     ///
     /// `InvalidAlignment` unless `align` is a power of two; `SizeOverflow` above `isize::MAX` bytes, rounded up.
+    #[inline]
     pub const fn new(bytes: usize, align: usize) -> Result<Self, Error> {
         if !align.is_power_of_two() {
             return Err(Error::invalid_alignment(align));
@@ -52,6 +53,7 @@ impl Layout {
     /// # Errors
     ///
     /// `SizeOverflow` above `isize::MAX` bytes, rounded up.
+    #[inline]
     pub const fn from_bytes(bytes: usize) -> Result<Self, Error> {
         Self::new(bytes, Self::MIN_ALIGN)
     }

@@ -51,6 +51,7 @@ impl<'s> Lent<'s> {
 }
 
 impl Drop for Lent<'_> {
+    #[inline]
     fn drop(&mut self) {
         if self.core.timeline.is_fleeting() && !self.core.is_visit {
             self.core.timeline.rest();

@@ -69,14 +69,21 @@ use crate::sync::Arc;
 #[derive(Clone, Copy, Debug)]
 pub struct RawStreams<'d> {
     device: &'d Device,
+}
+
+/// Those that are no default streams, which are looked for in a table.
+#[derive(Clone, Copy)]
+struct Created<'d> {
+    device: &'d Device,
     table: &'d RawStreamTable,
 }
 
 impl Device {
     /// The streams of this device by their raw handles.
     #[must_use]
+    #[inline]
     pub fn raw_streams(&self) -> RawStreams<'_> {
-        RawStreams { device: self, table: self.attached() }
+        RawStreams { device: self }
     }
 }
 
@@ -103,6 +110,13 @@ thread_local! {
     static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
 }
 
+impl<'d> RawStreams<'d> {
+    /// The table is not looked for before it is needed: a default stream is in none.
+    fn created(self) -> Created<'d> {
+        Created { device: self.device, table: self.device.attached() }
+    }
+}
+
 impl RawStreams<'_> {
     /// The stream of a raw handle: the one that was found for it before, if it is the same.
     ///
@@ -127,12 +141,13 @@ impl RawStreams<'_> {
         if raw.is_default() {
             return Ok(self.device.default_stream());
         }
-        let generation = self.table.registered.generation();
-        if let Some(stream) = self.registered(raw, generation) {
+        let created = self.created();
+        let generation = created.table.registered.generation();
+        if let Some(stream) = created.registered(raw, generation) {
             return Ok(stream);
         }
         // SAFETY: the stream is live, as the caller promises, and none of the default streams.
-        let entry = unsafe { self.lease(raw, generation) }?;
+        let entry = unsafe { created.lease(raw, generation) }?;
         Ok(Stream::leased(self.device, Arc::clone(&entry.timeline)))
     }
 
@@ -186,35 +201,11 @@ impl RawStreams<'_> {
         at_once: impl FnOnce(StreamRef<'_>) -> Option<T>,
         body: impl FnOnce(StreamRef<'_>) -> T,
     ) -> Result<T, Error> {
-        let generation = self.table.registered.generation();
-        if let Some(entry) = self.of_last_call(raw, generation) {
-            self.device.machine().require_same_process()?;
-            // SAFETY: `raw` is live until the call is over, as the caller promises.
-            let entry = if unsafe { self.identify(raw) }? == entry.identity {
-                if let Some(answer) = at_once(Lent::visit(self.device, &entry.timeline).as_ref()) {
-                    self.table.note_use(&entry);
-                    return Ok(answer);
-                }
-                self.woken(&entry).then_some(entry)
-            } else {
-                None
-            };
-            // SAFETY: as above; it came with the handle of no default stream.
-            let entry = entry.map_or_else(|| unsafe { self.lease(raw, generation) }, Ok)?;
-            return Ok(body(Lent::new(self.device, &entry.timeline, StreamKind::Foreign).as_ref()));
+        if raw.is_default() {
+            return self.with_default(raw, |stream| at_once(stream).unwrap_or_else(|| body(stream)));
         }
-        let answer = |stream: StreamRef<'_>| at_once(stream).unwrap_or_else(|| body(stream));
-        // SAFETY: the caller's promise.
-        let answer = match unsafe { self.with_known(raw, answer) }? {
-            Ok(answered) => return Ok(answered),
-            Err(answer) => answer,
-        };
-        if let Some(stream) = self.registered(raw, generation) {
-            return Ok(answer(stream.as_ref()));
-        }
-        // SAFETY: the stream is live, as the caller promises, and none of the default streams.
-        let entry = unsafe { self.lease(raw, generation) }?;
-        Ok(answer(Lent::new(self.device, &entry.timeline, StreamKind::Foreign).as_ref()))
+        // SAFETY: the caller's promise; it is none of the default streams.
+        unsafe { self.created().with_or_at_once(raw, at_once, body) }
     }
 
     /// Calls `free` with the stream of a raw handle, if the driver need not be asked which one it is: for functions that give a block back by
@@ -258,38 +249,26 @@ impl RawStreams<'_> {
     /// `deallocate_at_once`, whose uses are ordered on the stream that `raw` is.
     #[inline]
     pub unsafe fn visit(self, raw: RawStream, free: impl FnOnce(StreamRef<'_>) -> bool) -> bool {
-        if let Some(entry) = self.of_last_call(raw, self.table.registered.generation()) {
+        if raw.is_default() {
+            return self.with_default(raw, free).unwrap_or(false);
+        }
+        let created = self.created();
+        if let Some(entry) = created.of_last_call(raw, created.table.registered.generation()) {
             return free(Lent::visit(self.device, &entry.timeline).as_ref());
         }
         // SAFETY: the caller's promise.
-        matches!(unsafe { self.with_known(raw, free) }, Ok(Ok(true)))
+        unsafe { created.table.registered.borrow(self.device, raw) }.is_some_and(free)
     }
 
-    /// Calls `body` with a default stream, or with the crate's own that the thread found last: neither is asked for. `body` comes back where
-    /// the handle is of another one.
-    ///
-    /// # Safety
-    ///
-    /// As for [`with`](Self::with).
+    /// Calls `body` with the default stream that a handle names.
     #[inline]
-    unsafe fn with_known<T, F: FnOnce(StreamRef<'_>) -> T>(
-        self,
-        raw: RawStream,
-        body: F,
-    ) -> Result<Result<T, F>, Error> {
+    fn with_default<T>(self, raw: RawStream, body: impl FnOnce(StreamRef<'_>) -> T) -> Result<T, Error> {
         if raw == RawStream::PER_THREAD {
             let timeline = PerThreadStream::timeline(self.device)?;
-            return Ok(Ok(body(Lent::new(self.device, &timeline, StreamKind::PerThread).as_ref())));
+            return Ok(body(Lent::new(self.device, &timeline, StreamKind::PerThread).as_ref()));
         }
-        if raw.is_default() {
-            let timeline = self.device.legacy_timeline();
-            return Ok(Ok(body(Lent::new(self.device, timeline, StreamKind::Legacy).as_ref())));
-        }
-        // SAFETY: `raw` is live until the call is over, as the caller promises.
-        Ok(match unsafe { self.table.registered.borrow(self.device, raw) } {
-            Some(stream) => Ok(body(stream)),
-            None => Err(body),
-        })
+        let timeline = self.device.legacy_timeline();
+        Ok(body(Lent::new(self.device, timeline, StreamKind::Legacy).as_ref()))
     }
 
     /// From now on the raw handle of `stream` means this stream, for as long as a handle to it is held: with no driver call, and, if the
@@ -314,8 +293,51 @@ impl RawStreams<'_> {
     pub fn register(self, stream: &Stream) {
         let raw = stream.raw();
         if stream.device() == self.device && !raw.is_default() && raw != RawStream::PER_THREAD {
-            self.table.registered.add(raw, stream);
+            self.created().table.registered.add(raw, stream);
         }
+    }
+}
+
+impl Created<'_> {
+    /// As [`RawStreams::with_or_at_once`].
+    ///
+    /// # Safety
+    ///
+    /// As there, and the stream is none of the default streams.
+    unsafe fn with_or_at_once<T>(
+        self,
+        raw: RawStream,
+        at_once: impl FnOnce(StreamRef<'_>) -> Option<T>,
+        body: impl FnOnce(StreamRef<'_>) -> T,
+    ) -> Result<T, Error> {
+        let generation = self.table.registered.generation();
+        if let Some(entry) = self.of_last_call(raw, generation) {
+            self.device.machine().require_same_process()?;
+            // SAFETY: `raw` is live until the call is over, as the caller promises.
+            let entry = if unsafe { self.identify(raw) }? == entry.identity {
+                if let Some(answer) = at_once(Lent::visit(self.device, &entry.timeline).as_ref()) {
+                    self.table.note_use(&entry);
+                    return Ok(answer);
+                }
+                self.woken(&entry).then_some(entry)
+            } else {
+                None
+            };
+            // SAFETY: as above; it came with the handle of no default stream.
+            let entry = entry.map_or_else(|| unsafe { self.lease(raw, generation) }, Ok)?;
+            return Ok(body(Lent::new(self.device, &entry.timeline, StreamKind::Foreign).as_ref()));
+        }
+        let answer = |stream: StreamRef<'_>| at_once(stream).unwrap_or_else(|| body(stream));
+        // SAFETY: `raw` is live until the call is over, as the caller promises.
+        if let Some(stream) = unsafe { self.table.registered.borrow(self.device, raw) } {
+            return Ok(answer(stream));
+        }
+        if let Some(stream) = self.registered(raw, generation) {
+            return Ok(answer(stream.as_ref()));
+        }
+        // SAFETY: the stream is live, as the caller promises, and none of the default streams.
+        let entry = unsafe { self.lease(raw, generation) }?;
+        Ok(answer(Lent::new(self.device, &entry.timeline, StreamKind::Foreign).as_ref()))
     }
 
     /// The registered stream with that handle, if it is held. `generation` was read before.

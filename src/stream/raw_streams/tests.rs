@@ -29,7 +29,7 @@ fn found(device: &Device, raw: RawStream) -> Result<Stream, Error> {
 }
 
 fn entries(device: &Device) -> usize {
-    device.raw_streams().table.entries.lock().len()
+    device.raw_streams().created().table.entries.lock().len()
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn a_stream_that_is_visited_does_not_end() {
     let visit = |stream: StreamRef<'_>| {
         std::thread::scope(|scope| scope.spawn(come).join()).expect("each is found");
         assert_eq!(stream.id(), id);
-        device.raw_streams().table.entries.lock().iter().any(|entry| entry.timeline.id() == id)
+        device.raw_streams().created().table.entries.lock().iter().any(|entry| entry.timeline.id() == id)
     };
     // SAFETY: the stream is live, and nothing is done with it.
     assert!(unsafe { device.raw_streams().visit(visited, visit) });

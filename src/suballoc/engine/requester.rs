@@ -19,6 +19,7 @@ impl<'s> Requester<'s> {
         }
     }
 
+    #[inline]
     pub(super) fn id(self) -> Option<StreamId> {
         self.stream().map(StreamRef::id)
     }
