@@ -1,9 +1,11 @@
 //! `SavedFile`: reads blocks from a file.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use super::ahead::{Ahead, Place};
+use super::beside::beside;
 use super::checksum::Checksum;
 use super::format::{HEADER_BYTES, Header, Row, decode_table, require_sum};
 use super::through_host::upload;
@@ -19,6 +21,9 @@ pub struct SavedFile {
     rows: Vec<Row>,
     open: Option<ReadBlock>,
 }
+
+/// How much is read and then summed: what was just read is in the caches of the processor.
+const PART: usize = 256 << 10;
 
 /// The block that is being read.
 #[derive(Debug)]
@@ -37,8 +42,13 @@ impl SavedFile {
     /// which.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let file = File::open(path).map_err(|error| Error::unreadable_file(path.display(), &error))?;
-        Self::of_file(file, path.to_owned())
+        let unreadable = |error: io::Error| Error::unreadable_file(path.display(), &error);
+        // Before it is opened: to open a pipe waits for somebody who writes to it.
+        if !fs::metadata(path).map_err(unreadable)?.is_file() {
+            let why = "what is there is no file: a folder, a device, a pipe or a socket has no saved blocks";
+            return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, why)));
+        }
+        Self::of_file(File::open(path).map_err(unreadable)?, path.to_owned())
     }
 
     /// As [`open`](Self::open), of a file that is open; the path is for errors.
@@ -75,7 +85,8 @@ impl SavedFile {
         self.rows.iter().find(|row| row.name == name).map(|row| row.bytes)
     }
 
-    /// Reads a block into a container of the same length. Waits until it is there.
+    /// Reads a block into a container of the same length. Waits until it is there. A thread of its own reads, into 16 MiB of pinned memory, while
+    /// what it has read is checked and copied.
     ///
     /// # Errors
     ///
@@ -92,7 +103,7 @@ impl SavedFile {
         if into.len() as u64 != bytes {
             return Err(Error::length_mismatch(into.len(), bytes as usize));
         }
-        upload(into, stream.stream_ref(), |part| self.read(part))
+        upload(into, stream.stream_ref(), self)
     }
 
     /// Begins to read a block, which [`read`](Self::read) gives. Returns its bytes.
@@ -125,16 +136,73 @@ impl SavedFile {
         let Some(mut open) = self.open.take().filter(|_| into.len() as u64 <= left) else {
             return Err(Error::length_mismatch(into.len(), left as usize));
         };
-        self.file.read_exact(into).map_err(|error| self.unreadable(&error))?;
-        open.sum.add(into);
+        for part in into.chunks_mut(PART) {
+            self.file.read_exact(part).map_err(|error| self.unreadable(&error))?;
+            open.sum.add(part);
+        }
         open.left -= into.len() as u64;
         let row = &self.rows[open.row];
         if open.left == 0 && open.sum.value() != row.sum {
-            let why = format!("{}: the contents of {:?} are damaged", self.path.display(), row.name);
-            return Err(Error::malformed_file(why));
+            return Err(Place { path: &self.path, name: &row.name }.damaged());
         }
         self.open = Some(open);
         Ok(())
+    }
+
+    /// Reads the block that was begun, or what is left of it, on a thread of its own. `with` gives it buffers to fill, and takes them when they
+    /// are full: while it uses one, the next ones are read. If `with` has not taken all, the block is to be begun again.
+    ///
+    /// ```
+    /// use alluvion::saved::{SavedFile, Saver};
+    ///
+    /// let path = std::env::temp_dir().join(format!("alluvion-ahead-{}", std::process::id()));
+    /// let mut saver = Saver::create(&path)?;
+    /// saver.begin("numbers", 10)?;
+    /// saver.write(b"0123456789")?;
+    /// saver.finish()?;
+    ///
+    /// let mut saved = SavedFile::open(&path)?;
+    /// saved.begin("numbers")?;
+    /// let mut read = Vec::new();
+    /// saved.read_ahead(|ahead| {
+    ///     ahead.give(vec![0; 4])?;
+    ///     ahead.give(vec![0; 4])?;
+    ///     while let Some((buffer, bytes)) = ahead.take()? {
+    ///         read.extend_from_slice(&buffer[..bytes]);
+    ///         ahead.give(buffer)?;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(read, b"0123456789");
+    /// # std::fs::remove_file(&path).unwrap();
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `LengthMismatch` if no block was begun; those of `with`. The block is to be begun again then.
+    pub fn read_ahead<B: AsMut<[u8]> + Send, T>(
+        &mut self,
+        with: impl FnOnce(&mut Ahead<'_, B>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let Self { file, path, rows, open } = self;
+        let Some(ReadBlock { row: number, left, sum }) = open.take() else {
+            return Err(Error::length_mismatch(0, 0));
+        };
+        let row = &rows[number];
+        let place = Place { path, name: &row.name };
+        let mut read = |buffer: &mut B, bytes: usize| {
+            let part = buffer.as_mut().get_mut(..bytes);
+            file.read_exact(part.ok_or_else(|| io::Error::other("a buffer has become shorter"))?)
+        };
+        let (answer, (left, sum)) = beside(left, &mut read, |lane| {
+            let mut ahead = Ahead::new(lane, left, sum, row.sum, place);
+            (with(&mut ahead), ahead.end())
+        });
+        if answer.is_ok() && left == 0 {
+            *open = Some(ReadBlock { row: number, left, sum });
+        }
+        answer
     }
 
     fn unreadable(&self, error: &io::Error) -> Error {

@@ -5,6 +5,8 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use super::SavedFile;
+use super::behind::Behind;
+use super::beside::beside;
 use super::checksum::Checksum;
 use super::format::{BLOCK_ALIGN, HEADER_BYTES, Header, MOST_NAME_BYTES, Row, encode_table};
 use super::through_host::download;
@@ -71,7 +73,7 @@ impl Saver {
     }
 
     /// Writes the elements of a container, behind what its streams do with it. Waits until they are written. They are copied by way of
-    /// 16 MiB of pinned memory, and written while the next ones are copied.
+    /// 16 MiB of pinned memory, and written by a thread of its own while the next ones are copied and summed.
     ///
     /// # Errors
     ///
@@ -85,7 +87,7 @@ impl Saver {
     ) -> Result<(), Error> {
         let bytes = block.cast::<u8>()?;
         self.begin(name, bytes.len() as u64)?;
-        let saved = download(bytes, stream.stream_ref(), |part| self.write(part));
+        let saved = download(bytes, stream.stream_ref(), self);
         if saved.is_err() {
             self.open = None;
         }
@@ -144,6 +146,58 @@ impl Saver {
         self.open = Some(open);
         self.end_if_whole();
         Ok(())
+    }
+
+    /// Writes the next bytes of the block that was begun on a thread of its own. `with` gives it buffers with these bytes: while they are written,
+    /// it fills the next one. Returns when all are written.
+    ///
+    /// ```
+    /// use alluvion::saved::{SavedFile, Saver};
+    ///
+    /// let path = std::env::temp_dir().join(format!("alluvion-behind-{}", std::process::id()));
+    /// let mut saver = Saver::create(&path)?;
+    /// saver.begin("numbers", 10)?;
+    /// saver.write_behind(|behind| {
+    ///     behind.write(b"01234567".to_vec(), 8)?;
+    ///     behind.write(b"89 and more".to_vec(), 2)
+    /// })?;
+    /// saver.finish()?;
+    ///
+    /// let mut saved = SavedFile::open(&path)?;
+    /// let mut read = [0; 10];
+    /// saved.begin("numbers")?;
+    /// saved.read(&mut read)?;
+    /// assert_eq!(&read, b"0123456789");
+    /// # std::fs::remove_file(&path).unwrap();
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `LengthMismatch` if no block was begun, or it is whole; `Unwritable`; those of `with`. The block is dropped then.
+    pub fn write_behind<B: AsRef<[u8]> + Send, T>(
+        &mut self,
+        with: impl FnOnce(&mut Behind<'_, B>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let Some(OpenBlock { name, bytes, left, sum }) = self.open.take() else {
+            return Err(Error::length_mismatch(0, 0));
+        };
+        let path = self.file.path().to_owned();
+        let unwritable = |error: &io::Error| Error::unwritable(path.display(), error);
+        let file = self.file.file();
+        let mut write = |buffer: &mut B, bytes: usize| {
+            let part = buffer.as_ref().get(..bytes);
+            file.write_all(part.ok_or_else(|| io::Error::other("a buffer has become shorter"))?)
+        };
+        let (answer, left, sum) = beside(left, &mut write, |lane| {
+            let mut behind = Behind::new(lane, left, sum, &unwritable);
+            let answer = with(&mut behind)?;
+            let (left, sum) = behind.end()?;
+            Ok::<_, Error>((answer, left, sum))
+        })?;
+        self.open = Some(OpenBlock { name, bytes, left, sum });
+        self.end_if_whole();
+        Ok(answer)
     }
 
     /// Completes the file, and gives it its name. Returns its bytes. A file that had the name is replaced.

@@ -68,7 +68,8 @@ fn restored(sim: &Sim, path: &Path, name: &str) -> Result<Vec<u8>, alluvion::Err
 fn blocks_of_every_length_come_back() {
     let (sim, folder) = (Sim::new(), Folder::new());
     let stream = sim.device(0).stream().unwrap();
-    let lengths = [0, 1, 4095, 4096, 4097, 8 * MIB - 1, 8 * MIB, 8 * MIB + 1, 20 * MIB + 5];
+    let lengths =
+        [0, 1, 4095, 4096, 4097, 4 * MIB - 1, 4 * MIB, 8 * MIB + 1, 16 * MIB, 16 * MIB + 1, 20 * MIB + 5];
     let mut saver = Saver::create(folder.path()).unwrap();
     for bytes in lengths {
         let block = DeviceVec::from_slice(&numbers(bytes), &stream).unwrap();
@@ -108,7 +109,7 @@ fn elements_are_saved_behind_the_work_of_other_streams() {
 }
 
 #[test]
-fn a_long_block_takes_two_buffers_of_the_host() {
+fn a_long_block_takes_four_buffers_of_the_host() {
     let (sim, folder) = (Sim::new(), Folder::new());
     let stream = sim.device(0).stream().unwrap();
     let block = DeviceVec::<u8>::zeroed(100 * MIB, &stream).unwrap();
@@ -116,7 +117,15 @@ fn a_long_block_takes_two_buffers_of_the_host() {
     let mut saver = Saver::create(folder.path()).unwrap();
     saver.save("zeros", block.as_slice(), &stream).unwrap();
     let made = sim.calls() - before;
-    assert_eq!((made[Call::RegisterHost], made[Call::CopyAsync]), (2, 13));
+    assert_eq!((made[Call::RegisterHost], made[Call::CopyAsync]), (4, 25));
+    saver.finish().unwrap();
+
+    let mut back = DeviceVec::<u8>::filled(100 * MIB, 1, &stream).unwrap();
+    let before = sim.calls();
+    SavedFile::open(folder.path()).unwrap().restore("zeros", back.as_mut_slice(), &stream).unwrap();
+    let made = sim.calls() - before;
+    assert_eq!((made[Call::RegisterHost], made[Call::CopyAsync]), (4, 25));
+    assert!(back.to_vec(&stream).unwrap() == vec![0; 100 * MIB]);
 }
 
 #[test]
@@ -288,4 +297,155 @@ fn contents_are_read_in_any_parts() {
     assert_eq!(saved.read(&mut [0]).unwrap_err().kind(), ErrorKind::LengthMismatch);
     assert_eq!(saved.begin("nothing").unwrap(), 0);
     saved.read(&mut []).unwrap();
+}
+
+/// In buffers of lengths that fit nothing, with a thread of its own and, where there is little, without.
+#[test]
+fn contents_go_through_buffers_of_any_length() {
+    through_buffers(100_000);
+    through_buffers(3 * MIB);
+}
+
+fn through_buffers(bytes: usize) {
+    let (sim, folder) = (Sim::new(), Folder::new());
+    let mut saver = Saver::create(folder.path()).unwrap();
+    saver.begin("numbers", bytes as u64).unwrap();
+    let all = numbers(bytes);
+    saver.write(&all[..10]).unwrap();
+    let back = saver.write_behind(|behind| {
+        let mut back = 0;
+        for part in all[10..].chunks(777) {
+            // Longer than what is written of it.
+            let mut buffer = part.to_vec();
+            buffer.push(255);
+            back += usize::from(behind.write(buffer, part.len())?.is_some());
+        }
+        Ok(back)
+    });
+    assert_eq!(back.unwrap(), (bytes - 10).div_ceil(777) - 2, "two are on their way at the end");
+    saver.begin("nothing", 0).unwrap();
+    saver.finish().unwrap();
+
+    let mut saved = SavedFile::open(folder.path()).unwrap();
+    for (first, room) in [(0, 1000), (10, bytes), (bytes - 1, 7), (bytes, 1)] {
+        assert_eq!(saved.begin("numbers").unwrap(), bytes as u64);
+        let mut read = vec![0; first];
+        saved.read(&mut read).unwrap();
+        let buffers = saved.read_ahead(|ahead| {
+            ahead.give(vec![0; room])?;
+            ahead.give(vec![0; 2 * room])?;
+            let mut buffers = 0;
+            while let Some((buffer, bytes)) = ahead.take()? {
+                read.extend_from_slice(&buffer[..bytes]);
+                buffers += 1;
+                ahead.give(buffer)?;
+            }
+            assert!(ahead.take()?.is_none() && format!("{ahead:?}").contains("0 bytes left"));
+            Ok(buffers)
+        });
+        assert!(buffers.unwrap() <= 2 + 2 * bytes / (3 * room) && read == all, "{first}, {room}");
+        saved.read(&mut []).unwrap();
+    }
+    saved.begin("nothing").unwrap();
+    saved.read_ahead(|ahead| ahead.give(vec![0]).and_then(|()| ahead.take())).unwrap();
+    assert!(restored(&sim, &folder.path(), "numbers").unwrap() == all);
+}
+
+#[test]
+fn a_thread_of_its_own_is_asked_for_no_more_than_there_is() {
+    let folder = Folder::new();
+    let mut saver = Saver::create(folder.path()).unwrap();
+    let none = saver.write_behind(|behind| behind.write([0; 4], 0));
+    assert_eq!(none.unwrap_err().kind(), ErrorKind::LengthMismatch, "no block is begun");
+    for (has, bytes) in [(4, 5), (11, 11)] {
+        saver.begin("numbers", 10).unwrap();
+        let wrong = saver.write_behind(|behind| behind.write(vec![1; has], bytes));
+        assert_eq!(wrong.unwrap_err().kind(), ErrorKind::LengthMismatch);
+        assert_eq!(saver.write(b"1").unwrap_err().kind(), ErrorKind::LengthMismatch, "it is dropped");
+    }
+    saver.begin("numbers", 10).unwrap();
+    saver.write_behind(|behind| behind.write(numbers(10), 10)).unwrap();
+    saver.begin("half", 10).unwrap();
+    saver.write_behind(|behind| behind.write(numbers(10), 9)).unwrap();
+    saver.write(&[9]).unwrap();
+    saver.finish().unwrap();
+
+    let mut saved = SavedFile::open(folder.path()).unwrap();
+    let nothing = saved.read_ahead(|ahead| ahead.give([0; 4]));
+    assert_eq!(nothing.unwrap_err().kind(), ErrorKind::LengthMismatch, "no block is begun");
+    saved.begin("numbers").unwrap();
+    let without = saved.read_ahead(|ahead| ahead.take().map(|of: Option<(Vec<u8>, usize)>| of.is_some()));
+    assert_eq!(without.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    saved.begin("numbers").unwrap();
+    let empty = saved.read_ahead(|ahead| ahead.give(Vec::new()));
+    assert_eq!(empty.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    saved.begin("numbers").unwrap();
+    saved.read_ahead(|ahead| ahead.give([0; 4]).and_then(|()| ahead.take().map(drop))).unwrap();
+    assert_eq!(saved.read(&mut [0; 6]).unwrap_err().kind(), ErrorKind::LengthMismatch, "it is begun again");
+    saved.begin("half").unwrap();
+    let read = saved.read_ahead(|ahead| ahead.give([0; 10]).and_then(|()| ahead.take())).unwrap();
+    assert_eq!(read.unwrap().1, 10);
+}
+
+/// The thread is not waited for in vain, whatever becomes of the caller.
+#[test]
+fn a_panic_while_a_thread_reads_goes_up() {
+    let folder = Folder::new();
+    let mut saver = Saver::create(folder.path()).unwrap();
+    saver.begin("long", 4 * MIB as u64).unwrap();
+    saver.write(&numbers(4 * MIB)).unwrap();
+    saver.finish().unwrap();
+    let mut saved = SavedFile::open(folder.path()).unwrap();
+    saved.begin("long").unwrap();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        saved.read_ahead(|ahead| ahead.give(vec![0; MIB]).map(|()| panic!("the caller's")))
+    }));
+    assert_eq!(panicked.map(drop).unwrap_err().downcast_ref(), Some(&"the caller's"));
+    saved.begin("long").unwrap();
+    let mut read = vec![0; 4 * MIB];
+    saved.read(&mut read).unwrap();
+    assert!(read == numbers(4 * MIB));
+}
+
+#[cfg(unix)]
+#[test]
+fn links_are_followed_to_read_and_replaced_to_write() {
+    use std::os::unix::fs::symlink;
+
+    let (sim, folder) = (Sim::new(), Folder::new());
+    let (file, link) = (folder.path(), folder.0.join("link"));
+    three(&sim, &file);
+    let before = fs::read(&file).unwrap();
+    symlink(&file, &link).unwrap();
+    assert_eq!(restored(&sim, &link, "last").unwrap(), numbers(3));
+    let mut saver = Saver::create(&link).unwrap();
+    saver.begin("other", 1).unwrap();
+    saver.write(b"1").unwrap();
+    saver.finish().unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_file() && fs::read(&file).unwrap() == before);
+    assert_eq!(SavedFile::open(&link).unwrap().bytes_of("other"), Some(1));
+    // To nothing, and in a ring: there is no file to read, and the link is replaced.
+    for (at, to) in [("dangling", "nowhere"), ("ring", "ring")] {
+        let path = folder.0.join(at);
+        symlink(to, &path).unwrap();
+        assert_eq!(SavedFile::open(&path).unwrap_err().kind(), ErrorKind::Unreadable);
+        Saver::create(&path).unwrap().finish().unwrap();
+        assert_eq!(SavedFile::open(&path).unwrap().blocks().len(), 0);
+    }
+    assert!(!folder.0.join("nowhere").exists());
+}
+
+/// To open a pipe waits for somebody at its other end, and to read from a device may never end.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_no_file_is_not_read() {
+    let folder = Folder::new();
+    let pipe = folder.0.join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for path in [&*pipe, &folder.0, Path::new("/dev/zero"), Path::new("/dev/null")] {
+        let error = SavedFile::open(path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unreadable, "{error}");
+        assert!(error.to_string().contains("no file"), "{error}");
+        assert_eq!(Saver::create(path).unwrap_err().kind(), ErrorKind::Unwritable);
+    }
 }

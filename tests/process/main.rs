@@ -28,6 +28,8 @@ mod wait_for_fork;
 mod fork;
 mod forked;
 #[cfg(target_os = "linux")]
+mod full_disk;
+#[cfg(target_os = "linux")]
 mod kin;
 #[cfg(target_os = "linux")]
 mod lease;

@@ -1,7 +1,7 @@
 //! Contents of what sleeps go to a disk that is full: nothing sleeps, nothing is lost, and no file is left. And a fork removes no file
 //! of its parent's.
 
-#![expect(unsafe_code, reason = "limits the files of a process, forks, and puts blocks to sleep")]
+#![expect(unsafe_code, reason = "forks, and puts blocks to sleep")]
 
 use std::{env, fs, process};
 
@@ -9,21 +9,7 @@ use alluvion::source::Mapped;
 use alluvion::{DeviceVec, ErrorKind, PoolConfig, ResourceExt, Sim, SleepConfig};
 
 use crate::child::{done, in_child};
-
-/// Runs `body` while no file of the process may have more than so many bytes: the system then answers a write as on a full disk.
-fn with_files_of(bytes: libc::rlim_t, body: impl FnOnce()) {
-    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the place is writable.
-    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut before) }, 0);
-    // SAFETY: it is ignored: else the first write beyond the limit ends the process.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    let few = libc::rlimit { rlim_cur: bytes, ..before };
-    // SAFETY: it is a whole limit.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const few) }, 0);
-    body();
-    // SAFETY: as above.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const before) }, 0);
-}
+use crate::full_disk::with_files_of;
 
 #[test]
 fn a_full_disk_is_told_and_a_fork_leaves_the_file() {

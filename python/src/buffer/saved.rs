@@ -14,8 +14,11 @@ use crate::{machine, pinned};
 /// A block, by its name, where it lies, and its bytes.
 type Placed = (String, u64, usize);
 
-/// The bytes of the host that are copied to and then written: a copy of so many takes fifty times what its calls of the driver take.
-const PART: usize = 8 << 20;
+/// The bytes of the host that are copied at a time: a copy of so many takes twenty times what its calls of the driver take.
+const PART: usize = 4 << 20;
+
+/// The buffers that are read into while one is copied.
+const AHEAD: usize = 3;
 
 /// Writes blocks to a file, behind what the streams of these numbers do, and returns the bytes of the file.
 #[pyfunction]
@@ -38,10 +41,16 @@ pub(crate) fn save_blocks(
         }
         for (name, from, bytes) in &blocks {
             saver.begin(name, *bytes as u64)?;
-            for (from, bytes) in parts(*from, *bytes) {
-                courier.copy(|host| Copy { to: host, from, bytes })?;
-                saver.write(&courier.host()[..bytes])?;
+            if *bytes == 0 {
+                continue;
             }
+            saver.write_behind(|behind| {
+                for (from, bytes) in parts(*from, *bytes) {
+                    let full = courier.copy(None, |host| Copy { to: host, from, bytes })?;
+                    courier.free.extend(behind.write(full, bytes)?);
+                }
+                Ok(())
+            })?;
         }
         saver.finish()
     });
@@ -74,13 +83,18 @@ pub(crate) fn restore_blocks(
                 // Another file has the name by now.
                 return Err(Error::length_mismatch(*bytes, usize::try_from(there).unwrap_or(usize::MAX)));
             }
-            if there == 0 {
-                saved.read(&mut [])?;
-            }
-            for (to, bytes) in parts(*to, *bytes) {
-                saved.read(&mut courier.host()[..bytes])?;
-                courier.copy(|host| Copy { to, from: host, bytes })?;
-            }
+            saved.read_ahead(|ahead| {
+                for _ in parts(*to, *bytes).take(AHEAD) {
+                    ahead.give(courier.buffer()?)?;
+                }
+                let mut at = *to;
+                while let Some((full, bytes)) = ahead.take()? {
+                    let copied = courier.copy(Some(full), |host| Copy { to: at, from: host, bytes })?;
+                    at += bytes as u64;
+                    ahead.give(copied)?;
+                }
+                Ok(())
+            })?;
         }
         Ok(())
     });
@@ -96,20 +110,19 @@ fn parts(start: u64, bytes: usize) -> impl Iterator<Item = (u64, usize)> {
 struct Courier<'s> {
     device: Device,
     stream: &'s StreamHandle,
-    /// `None` once the device may use it at any time.
-    host: Option<PinnedVec<u8>>,
+    alloc: PinnedAlloc,
+    /// The bytes of a buffer.
+    bytes: usize,
+    /// Buffers that nobody uses now.
+    free: Vec<PinnedVec<u8>>,
 }
 
 impl<'s> Courier<'s> {
     fn new(stream: &'s StreamHandle, blocks: &[Placed]) -> Result<Self, Error> {
         let device = machine::device()?;
-        let longest = blocks.iter().map(|(_, _, bytes)| PART.min(*bytes)).max().unwrap_or(0);
-        let mut host = PinnedVec::new_in(PinnedAlloc::from_resource(pinned::pool_of(&device)?));
-        if host.try_reserve_exact(longest).is_err() {
-            return Err(Error::out_of_memory(longest));
-        }
-        host.resize(longest, 0);
-        Ok(Self { device, stream, host: Some(host) })
+        let bytes = blocks.iter().map(|(_, _, bytes)| PART.min(*bytes)).max().unwrap_or(0);
+        let alloc = PinnedAlloc::from_resource(pinned::pool_of(&device)?);
+        Ok(Self { device, stream, alloc, bytes, free: Vec::new() })
     }
 
     /// Makes the copies come after what another stream has now.
@@ -119,20 +132,31 @@ impl<'s> Courier<'s> {
         })
     }
 
-    fn host(&mut self) -> &mut [u8] {
-        self.host.as_deref_mut().unwrap_or(&mut [])
+    /// One for a part of the longest block.
+    fn buffer(&mut self) -> Result<PinnedVec<u8>, Error> {
+        if let Some(free) = self.free.pop() {
+            return Ok(free);
+        }
+        let mut host = PinnedVec::new_in(self.alloc.clone());
+        if host.try_reserve_exact(self.bytes).is_err() {
+            return Err(Error::out_of_memory(self.bytes));
+        }
+        host.resize(self.bytes, 0);
+        Ok(host)
     }
 
-    /// Makes a copy, from or to the address of the host's memory, and waits for it.
-    fn copy(&mut self, of: impl FnOnce(u64) -> Copy) -> Result<(), Error> {
-        let Some(mut host) = self.host.take() else { return Err(Error::length_mismatch(0, 1)) };
+    /// Makes a copy, from or to the address of a buffer, and waits for it. The buffer is the given one, or one that nobody uses. After an error
+    /// it is lost if the device may use it at any time.
+    fn copy(
+        &mut self,
+        buffer: Option<PinnedVec<u8>>,
+        of: impl FnOnce(u64) -> Copy,
+    ) -> Result<PinnedVec<u8>, Error> {
+        let mut host = buffer.map_or_else(|| self.buffer(), Ok)?;
         let copy = of(HostBuffer::as_mut_ptr(&mut host).expose_provenance() as u64);
         let settled = self.stream.with(&self.device, |stream| Ok(copy.run(stream)));
         match settled.unwrap_or_else(|error| Settled::Over(Err(error))) {
-            Settled::Over(outcome) => {
-                self.host = Some(host);
-                outcome
-            }
+            Settled::Over(outcome) => outcome.map(|()| host),
             Settled::Open(error) => {
                 core::mem::forget(host);
                 Err(error)
