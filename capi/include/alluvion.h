@@ -106,6 +106,11 @@ ALV_MUST_USE static inline alv_status alv_sleep_block(const alv_resource *stack,
     return alv_sleep_block_raw(stack, block, alv_stream_of_this_file(stream), keep_in, out);
 }
 
+ALV_MUST_USE static inline alv_status alv_sleep_block_on_disk(const alv_resource *stack, void *block, alv_cuda_stream stream,
+                                                              const char *folder, alv_sleeper **out) {
+    return alv_sleep_block_on_disk_raw(stack, block, alv_stream_of_this_file(stream), folder, out);
+}
+
 ALV_MUST_USE static inline alv_status alv_saver_save(const alv_saver *saver, const alv_resource *resource, const char *name,
                                                      const void *block, size_t bytes, alv_cuda_stream stream) {
     return alv_saver_save_raw(saver, resource, name, block, bytes, alv_stream_of_this_file(stream));

@@ -136,6 +136,26 @@ pub unsafe extern "C" fn alv_sleep_on_disk(
     })
 }
 
+/// One block sleeps.
+///
+/// # Safety
+///
+/// The stream is live and of the stack's device. Else as [`AnyResource::sleep_block`](alluvion::AnyResource::sleep_block), where all that
+/// uses the block is on the stream.
+unsafe fn sleep_block(
+    stack: &ResourceHandle,
+    block: *mut c_void,
+    stream: CudaStream,
+    config: SleepConfig<'static>,
+) -> Result<SleeperHandle, Error> {
+    let address = ledger::address(block).ok_or_else(|| null("block"))?;
+    let uses = |stream: StreamRef<'_>| Ok(Frontier::of(stream.release()));
+    // SAFETY: the caller's promise.
+    let uses = unsafe { stream::with(stack.device(), stream, uses) }?;
+    // SAFETY: the caller's promise.
+    unsafe { stack.get().sleep_block(address, &uses, config) }.map(SleeperHandle)
+}
+
 /// Puts one block to sleep, which keeps its address: as `alv_sleep`. All that uses the block comes before what is on `stream` now, which the
 /// call waits for, and no other work. The block may be freed asleep; the sleeper is released then, too.
 #[must_use]
@@ -150,15 +170,32 @@ pub unsafe extern "C" fn alv_sleep_block_raw(
     boundary::call(|| {
         let make = || {
             let (stack, keep_in) = (lend!(stack), lend_or_null!(keep_in));
-            let address = ledger::address(block).ok_or_else(|| null("block"))?;
-            let config = kept_in(keep_in)?;
-            let uses = |stream: StreamRef<'_>| Ok(Frontier::of(stream.release()));
-            // SAFETY: a live stream of the device, by the function's text.
-            let uses = unsafe { stream::with(stack.device(), stream, uses) }?;
-            // SAFETY: the block is live and of this stack, all that uses it is on the stream, and nothing does until it is awake, by the
-            // function's text.
-            let sleeper = unsafe { stack.get().sleep_block(address, &uses, config) }?;
-            Ok(SleeperHandle(sleeper))
+            // SAFETY: the contract of pointers; a live stream of the device, the block is live and of this stack, all that uses it is on
+            // the stream, and nothing does until it is awake, by the function's text.
+            unsafe { sleep_block(stack, block, stream, kept_in(keep_in)?) }
+        };
+        give_to!(out, make)
+    })
+}
+
+/// As `alv_sleep_block`. The contents are kept in a file of `folder`, and restored, as by `alv_sleep_on_disk`.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sleep_block_on_disk_raw(
+    stack: *const ResourceHandle,
+    block: *mut c_void,
+    stream: CudaStream,
+    folder: *const c_char,
+    out: *mut *mut SleeperHandle,
+) -> Status {
+    boundary::call(|| {
+        let make = || {
+            let stack = lend!(stack);
+            // SAFETY: the contract of pointers.
+            let folder = unsafe { text::path(folder, "folder") }?;
+            let config = SleepConfig::default().keep_on_disk(folder);
+            // SAFETY: as in `alv_sleep_block_raw`, by the text of `alv_sleep_block`.
+            unsafe { sleep_block(stack, block, stream, config) }
         };
         give_to!(out, make)
     })

@@ -76,6 +76,7 @@ VALUES = {
     ("alv_violations", "each"): "each_violation", ("alv_on_violation", "each"): "each_violation",
     ("alv_violations", "resource"): "guarded", ("alv_on_violation", "resource"): "guarded",
     ("alv_sleep_block_raw", "block"): "paged_block", ("alv_sleep_block_raw", "stack"): "paged_too",
+    ("alv_sleep_block_on_disk_raw", "block"): "paged_block", ("alv_sleep_block_on_disk_raw", "stack"): "paged_too",
 }
 # Any value is one, null too.
 OPAQUE = {"user", "owner", "param", "ctx"}

@@ -1393,6 +1393,14 @@ alv_status alv_sleep_block_raw(const struct alv_resource *stack,
                                const struct alv_resource *keep_in,
                                struct alv_sleeper **out);
 
+// As `alv_sleep_block`. The contents are kept in a file of `folder`, and restored, as by `alv_sleep_on_disk`.
+ALV_MUST_USE
+alv_status alv_sleep_block_on_disk_raw(const struct alv_resource *stack,
+                                       void *block,
+                                       alv_cuda_stream stream,
+                                       const char *folder,
+                                       struct alv_sleeper **out);
+
 // Gives the blocks memory again, at the addresses that they had, and restores what was kept. Waits until that is over. Nothing if they
 // are awake. `ALV_OUT_OF_MEMORY` if memory is short: everything sleeps on then, nothing is lost, and it can be called again.
 ALV_MUST_USE

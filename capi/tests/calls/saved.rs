@@ -290,3 +290,76 @@ fn what_sleeps_is_kept_on_a_disk() {
     free(stack, block, LONG, 0);
     release(stack);
 }
+
+#[test]
+fn one_block_is_kept_on_a_disk() {
+    let (sim, folder) = (Sim::new(1), Folder::new("block"));
+    let (stack, other) = (sim.recipe("stats | pool | mapped"), sim.recipe("pool | mapped"));
+    let (first, second) = (filled(stack, LONG, 7), filled(stack, 2 << 20, 8));
+    let sleep = |stack, block, folder: Option<&Path>| {
+        let mut sleeper = std::ptr::dangling_mut();
+        let folder = folder.map(text);
+        let folder = folder.as_ref().map_or(null(), |folder| folder.as_ptr());
+        // SAFETY: a live handle, a block, the default stream, a string and a place; no test uses what sleeps.
+        let status =
+            unsafe { alv_sleep_block_on_disk_raw(stack, block, null_mut(), folder, &raw mut sleeper) };
+        assert_eq!(sleeper.is_null(), status != ALV_OK);
+        (status, sleeper)
+    };
+    let here = Some(&*folder.0);
+    // SAFETY: a count of the test's.
+    let release_sleeper = |sleeper| unsafe { alv_sleeper_release(sleeper) };
+    // SAFETY: a live handle.
+    let wake = |sleeper| unsafe { alv_wake(sleeper) };
+
+    // What cannot be: nothing sleeps, and there is no file.
+    fs::write(folder.model(), "no folder").expect("there is room");
+    for (of, block, at, status) in [
+        (stack, first, None, ALV_INVALID_ARGUMENT),
+        (stack, first, Some(&*folder.0.join("missing")), ALV_UNWRITABLE),
+        (stack, first, Some(&*folder.model()), ALV_UNWRITABLE),
+        (stack, first, Some(Path::new("/dev/null")), ALV_UNWRITABLE),
+        (stack, null_mut(), here, ALV_INVALID_ARGUMENT),
+        (stack, first.wrapping_byte_add(256), here, ALV_INVALID_ARGUMENT),
+        (other, first, here, ALV_INVALID_ARGUMENT),
+        (null_mut(), first, here, ALV_INVALID_ARGUMENT),
+    ] {
+        assert_eq!(sleep(of, block, at).0, status, "{at:?}");
+        assert_eq!((folder.files(), contents(stack, first, LONG) == vec![7; LONG]), (1, true));
+    }
+    fs::remove_file(folder.model()).expect("it is the test's");
+
+    let (status, sleeper) = sleep(stack, first, here);
+    assert_eq!((status, folder.files()), (ALV_OK, 1));
+    assert_eq!(sleep(stack, first, here).0, ALV_INVALID_ARGUMENT, "it sleeps");
+    assert_eq!((folder.files(), contents(stack, second, 2 << 20) == vec![8; 2 << 20]), (1, true));
+    // A file that somebody has damaged, and then put in order.
+    let file =
+        fs::read_dir(&folder.0).expect("it is there").next().expect("there is one").expect("as is").path();
+    let whole = fs::read(&file).expect("it is there");
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    for (wrong, status) in [(&damaged[..], ALV_MALFORMED), (&whole[..whole.len() / 2], ALV_UNREADABLE)] {
+        fs::write(&file, wrong).expect("there is room");
+        assert_eq!(wake(sleeper), status);
+    }
+    fs::write(&file, &whole).expect("there is room");
+    // Whoever removes its name removes no contents.
+    fs::remove_file(&file).expect("it is there");
+    assert_eq!((wake(sleeper), wake(sleeper), folder.files()), (ALV_OK, ALV_OK, 0));
+    assert!(contents(stack, first, LONG) == vec![7; LONG]);
+    release_sleeper(sleeper);
+
+    // Freed while it sleeps, with its file; and a sleeper that goes first leaves none.
+    let (_, sleeper) = sleep(stack, second, here);
+    free(stack, second, 2 << 20, 0);
+    release_sleeper(sleeper);
+    assert_eq!(folder.files(), 0);
+    let (_, sleeper) = sleep(stack, first, here);
+    release_sleeper(sleeper);
+    assert_eq!(folder.files(), 0);
+    free(stack, first, LONG, 0);
+    assert_eq!(counts(stack).allocations.value, 0);
+    release(stack);
+    release(other);
+}

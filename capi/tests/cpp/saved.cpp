@@ -92,6 +92,15 @@ void what_sleeps_is_kept_on_a_disk() {
     EXPECT(weights.element(1'000'000, stream) == 42);
     auto const of_a_tag = alluvion::sleeper::on_disk(stack, here.path.string(), "nobody");
     EXPECT(of_a_tag.figures().blocks == 0 && here.files() == 0);
+
+    auto one = alluvion::sleeper::on_disk(stack, weights.data(), stream, here.path.string());
+    EXPECT(one.figures().blocks == 1 && one.figures().kept_bytes == std::size_t{4} << 20 && here.files() == 1);
+    one.wake();
+    EXPECT(weights.element(1'000'000, stream) == 42 && here.files() == 0);
+    EXPECT(test::throws<alluvion::error>([&] { (void)alluvion::sleeper::on_disk(stack, weights.data(), stream, here.file()); },
+                                         unwritable));
+    EXPECT(test::throws<alluvion::error>([&] { (void)alluvion::sleeper::on_disk(stack, nullptr, stream, here.path.string()); },
+                                         [](auto const &thrown) { return thrown.status() == ALV_INVALID_ARGUMENT; }));
 }
 
 } // namespace

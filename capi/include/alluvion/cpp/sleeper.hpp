@@ -54,6 +54,15 @@ public:
         return made;
     }
 
+    /// The same for one block, which keeps its address. All that uses it comes before what is on `stream` now.
+    [[nodiscard]] static sleeper on_disk(resource const &stack, void *block, stream_view stream, std::string_view folder) {
+        sleeper made;
+        auto const place = ::alluvion::detail::c_text<default_errors>(folder);
+        ::alluvion::detail::check(
+            alv_sleep_block_on_disk_raw(stack.native_handle(), block, stream.resolved(), place.c_str(), &made.handle_));
+        return made;
+    }
+
     sleeper(sleeper &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
     sleeper &operator=(sleeper &&other) noexcept {
         sleeper taken(std::move(other));
