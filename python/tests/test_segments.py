@@ -237,3 +237,81 @@ def test_a_segment_goes_to_others_by_descriptors(sim):
     with pytest.raises(alluvion.errors.Unsupported, match="no suballocator"):
         alluvion.resource("cuda").export_segment(address)
     del stack, plain
+
+
+def test_ranges_that_are_none_are_lent_to_nobody(sim):
+    stack = alluvion.resource("pool(registered=8MiB, initial=8MiB) | mapped(handles=fd)")
+    ((address, size),) = stack.segments()
+    opened = len(os.listdir("/proc/self/fd"))
+    for at, length in [
+        (address, 0),
+        (address, 2**64 - 1),
+        (address, size + 4096),
+        (address + size - 4096, 8192),
+        (address + size, 4096),
+        (address - 4096, 4096),
+        (address + 1, 4096),
+        (2**64 - 4096, 4096),
+        (2**64 - 1, 2**64 - 1),
+        (1, 4096),
+    ]:
+        with pytest.raises(errors.Error):
+            stack.dma_buf(at, length)
+        if at != address:
+            with pytest.raises(errors.Error):
+                stack.export_segment(at)
+    for wrong in (2**64, -1):
+        for call in (stack.export_segment, lambda at: stack.dma_buf(at, 4096), lambda length: stack.dma_buf(address, length)):
+            with pytest.raises(OverflowError):
+                call(wrong)
+    for wrong in (None, "1", 1.5, b"1", []):
+        for call in (stack.export_segment, lambda at: stack.dma_buf(at, 4096), lambda length: stack.dma_buf(address, length)):
+            with pytest.raises(TypeError):
+                call(wrong)
+    assert len(os.listdir("/proc/self/fd")) == opened, "no descriptor is left of a call that failed"
+    os.close(stack.export_segment(address))
+    os.close(stack.dma_buf(address, size))
+
+
+def test_segments_that_sleep_or_have_gone_are_lent_to_nobody(sim):
+    stack = alluvion.resource("stats | pool(registered=8MiB) | mapped(handles=fd)")
+    weights = buffer_of(stack, MIB)
+    ((address, size),) = stack.segments()
+    descriptor = stack.export_segment(address)
+    with stack.sleep(keep="nothing"):
+        for call in (stack.export_segment, lambda at: stack.dma_buf(at, size)):
+            with pytest.raises(errors.Error):
+                call(address)
+    # Other memory lies there now: the descriptor from before is that of the memory that has gone.
+    again = stack.export_segment(address)
+    assert os.fstat(again) and os.fstat(descriptor)
+    os.close(again)
+    os.close(descriptor)
+    del weights
+    assert stack.trim() == size
+    for call in (stack.export_segment, lambda at: stack.dma_buf(at, size)):
+        with pytest.raises(errors.Error):
+            call(address)
+
+
+def test_without_descriptors_left_it_is_an_error(sim):
+    resource = pytest.importorskip("resource")
+    stack = alluvion.resource("pool(registered=8MiB, initial=8MiB) | mapped(handles=fd)")
+    ((address, size),) = stack.segments()
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    kept = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 3, before[1]))
+        with pytest.raises((errors.Error, OSError)):
+            for _ in range(20):
+                kept.append(stack.export_segment(address))
+        with pytest.raises((errors.Error, OSError)):
+            for _ in range(20):
+                kept.append(stack.dma_buf(address, size))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for each in kept:
+            os.close(each)
+    os.close(stack.export_segment(address))
