@@ -7,7 +7,9 @@ use alluvion::driver::{Call, Code};
 use alluvion::sim::{Fault, SimConfig};
 use alluvion::source::Pinned;
 use alluvion::tag::{Tag, with_tag};
-use alluvion::{AnyResource, DevicePtr, DeviceVec, ErrorKind, Recipe, ResourceExt as _, Sim, SleepConfig, Stream};
+use alluvion::{
+    AnyResource, DevicePtr, DeviceVec, ErrorKind, Recipe, ResourceExt as _, Sim, SleepConfig, Stream,
+};
 
 const MIB: usize = 1 << 20;
 
