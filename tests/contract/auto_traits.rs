@@ -17,7 +17,7 @@ use alluvion::interop::cudarc::{CudarcGraph, CudarcMemory, CudarcView, CudarcVie
 use alluvion::ledger::{DeviceLedger, Ledger, LedgerBlock};
 use alluvion::relief::Relief;
 use alluvion::resource::*;
-use alluvion::saved::{SavedFile, Saver};
+use alluvion::saved::{Ahead, Behind, SavedFile, Saver};
 use alluvion::share::lease::{Hold, Lease, LeaseName};
 use alluvion::share::{
     Import, Imported, ImportedMemory, ImportedMut, Message, ShareConfig, ShareStatus, Shared, SharedBlock,
@@ -114,6 +114,8 @@ all!([PerThreadStream, RelaxedCapture<'static>, ReadGuard<'static, u8>, WriteGua
 all!([CudarcView<'static, u8>, CudarcViewMut<'static, u8>] are [Sized] not [Send Sync Clone]);
 all!([CudarcGraph<'static, Cuda>] are [Sized] not [Send Sync Clone]);
 all!([TransferScope<'static, 'static>] are [Sized] not [Send Sync Clone]);
+// Nor does the half of a thread that reads or writes beside the caller.
+all!([Ahead<'static, Vec<u8>>, Behind<'static, Vec<u8>>] are [Sized] not [Send Sync Clone]);
 all!([DeviceMemory<'static>] are [Send Sync] not [Clone]);
 all!([Describe<'static>, LayerBook<'static>] are [Copy] not [Send Sync]);
 all!([Upstream] are [Send Sync Clone] not [Copy]);
