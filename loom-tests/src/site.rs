@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use alluvion::compose::StackSleeper;
 use alluvion::driver::RawStream;
-use alluvion::{DevicePtr, Error, Layout, Pool, PoolConfig, Resource, StreamRef};
+use alluvion::{
+    AnyResource, DevicePtr, Error, Frontier, Layout, Pool, PoolConfig, Resource, SleepConfig, StreamRef,
+};
 
 use crate::{Ground, Rig, Work, spawn};
 
@@ -199,6 +202,23 @@ impl Site {
     pub fn use_by_handle(&self, raw: RawStream, plot: &Plot, work: Work) {
         let followed = self.rig.mock.submit(raw, work);
         self.ground.note_use(plot.address(), plot.bytes(), work, followed);
+    }
+
+    /// Leaves a block to the graph of the capture that a stream takes part in, as the pool is told by its owner. Returns whether it is.
+    #[must_use]
+    pub fn leave_to_graph(&self, stream: StreamRef<'_>, plot: &Plot) -> bool {
+        AnyResource::new(Arc::clone(&self.pool)).leave_to_graph(plot.block, stream, &Frontier::quiescent())
+    }
+
+    /// Puts a block to sleep that nothing has used, whose contents nobody wants.
+    ///
+    /// # Errors
+    ///
+    /// What the pool says.
+    pub fn sleep(&self, plot: &Plot) -> Result<StackSleeper, Error> {
+        let stack = AnyResource::new(Arc::clone(&self.pool));
+        // SAFETY: the block is live, and nothing uses memory in a model.
+        unsafe { stack.sleep_block(plot.block, &Frontier::quiescent(), SleepConfig::default()) }
     }
 
     /// From here on a block sleeps: it has no memory, until it [is awake](Self::note_awake).

@@ -3,6 +3,8 @@
 
 #![expect(unsafe_code, reason = "releases the memory of graphs that were never made")]
 
+use std::sync::Arc;
+
 use alluvion::suballoc::Growth;
 use alluvion::{GraphMemory, PoolConfig, Stream};
 use loom_tests::{Ground, Plot, Seen, Site, Work, explore, explore_bounded, spawn};
@@ -118,4 +120,70 @@ fn a_block_of_the_pool_is_freed_once() {
         end(site, memory, [main, side], LONG + parked);
     });
     assert!(PARKED.iter().all(|seen| seen.times() > 0), "{PARKED:?}");
+}
+
+/// A block that was left to the graph is freed while the graph's memory is released: it is the graph's, or freed like any other. Either way
+/// all of the memory is had again.
+#[test]
+fn a_block_that_was_left_is_freed_while_its_graph_goes() {
+    static WENT_WITH_IT: [Seen; 2] = [Seen::never(), Seen::never()];
+    explore_bounded(PREEMPTIONS, || {
+        let (site, mut memory, plot, streams) = site();
+        let other = site.rig.stream();
+        let left = site.take(other.as_ref(), LONG).expect("there is room");
+        site.give(streams[0].as_ref(), plot);
+        assert!(site.leave_to_graph(streams[0].as_ref(), &left), "the stream captures");
+        site.rig.mock.get_going();
+        streams.iter().for_each(|stream| site.rig.mock.set_capture(stream.raw(), None));
+        memory.end().expect("once");
+        let freeing = {
+            let (site, other) = (site.clone(), other.clone());
+            spawn(move || site.give(other.as_ref(), left))
+        };
+        // SAFETY: no graph has come of the capture.
+        let bytes = unsafe { memory.release() }.expect("nothing of it is out");
+        freeing.join().unwrap();
+        WENT_WITH_IT[usize::from(bytes == 2 * LONG)].note(true);
+        assert!([LONG, 2 * LONG].contains(&bytes));
+        other.synchronize().expect("nothing fails");
+        let all = [(); 4].map(|()| site.take(other.as_ref(), LONG).expect("nothing is lost"));
+        all.into_iter().for_each(|plot| site.give(other.as_ref(), plot));
+        drop((memory, other, streams));
+        site.end();
+    });
+    assert!(WENT_WITH_IT.iter().all(|seen| seen.times() > 0), "{WENT_WITH_IT:?}");
+}
+
+/// A block is left to the graph while another thread puts it to sleep: it is one or the other, for a free of what sleeps looks for no graph.
+#[test]
+fn a_block_is_left_or_falls_asleep() {
+    static LEFT: [Seen; 2] = [Seen::never(), Seen::never()];
+    explore_bounded(PREEMPTIONS, || {
+        let site = Site::in_pages(2 * LONG, LONG, PoolConfig::default().growth(Growth::Exact));
+        let main = site.rig.stream();
+        let plot = Arc::new(site.take(main.as_ref(), LONG).expect("there is room"));
+        site.rig.mock.set_capture(main.raw(), Some(1));
+        let mut memory = site.pool.capture_owned(&main).expect("the stream captures");
+        let leaving = {
+            let (site, main, plot) = (site.clone(), main.clone(), Arc::clone(&plot));
+            spawn(move || site.leave_to_graph(main.as_ref(), &plot))
+        };
+        site.note_asleep(&plot);
+        let asleep = site.sleep(&plot);
+        let is_left = leaving.join().unwrap();
+        LEFT[usize::from(is_left)].note(true);
+        assert_ne!(is_left, asleep.is_ok(), "{asleep:?}");
+        site.rig.mock.set_capture(main.raw(), None);
+        memory.end().expect("once");
+        asleep.iter().for_each(|sleeper| sleeper.wake().expect("there is memory"));
+        drop(asleep);
+        site.note_awake(&plot);
+        site.give(main.as_ref(), Arc::into_inner(plot).expect("the thread has ended"));
+        // SAFETY: no graph has come of the capture.
+        let bytes = unsafe { memory.release() }.expect("nothing of it is out");
+        assert_eq!(bytes, if is_left { LONG } else { 0 });
+        drop((memory, main));
+        site.end();
+    });
+    assert!(LEFT.iter().all(|seen| seen.times() > 0), "{LEFT:?}");
 }

@@ -1,5 +1,6 @@
 //! Freeing blocks of graphs, and blocks that graphs use.
 
+use super::super::book::Inner;
 use super::super::{Engine, SuballocBook, misuse};
 use super::{Graphs, Left, LiveBlock, ReservationId};
 use crate::driver::CaptureId;
@@ -54,18 +55,19 @@ impl<U: Resource> Engine<U> {
             return Some(Err(error));
         }
         // Behind the ledger: a free that is refused leaves the mark to the one that comes.
-        let id = match is_left {
-            true => match graphs.take_left(block) {
-                Some(id) => Some(id),
-                None => return Some(Err(misuse(block, layout, MisuseKind::DoubleFree))),
-            },
-            false => of_capture,
-        };
         let behind = stream.map(StreamRef::release);
-        if !graphs.park(id, block, layout, behind) {
-            // The graph has gone meanwhile, as whoever released it has promised.
-            self.book.withdraw(block, layout, stream);
-            self.book.take_back(want, block, behind);
+        let kept = match is_left {
+            true => graphs.park_left(block, layout, behind),
+            false => graphs.park(of_capture, block, layout, behind),
+        };
+        match kept {
+            Parked::Kept => {}
+            Parked::Before => return Some(Err(misuse(block, layout, MisuseKind::DoubleFree))),
+            Parked::Gone => {
+                // The graph has gone meanwhile, as whoever released it has promised.
+                self.book.withdraw(block, layout, stream);
+                self.book.take_back(want, block, behind);
+            }
         }
         Some(Ok(()))
     }
@@ -146,29 +148,38 @@ impl SuballocBook {
         if !self.graphs.is_worth_a_look(block) {
             return false;
         }
-        let Some(bytes) = self.bytes_awake(block) else { return false };
         // Without a lock, because the driver is asked.
         let capture = self.graphs.capture_of(Some(stream));
+        // Until the mark is there: what falls asleep is looked at under the lock, too.
+        let Some(inner) = self.lock_unless_forked() else { return false };
+        let Some(bytes) = self.bytes_awake(&inner, block) else { return false };
         self.graphs.leave(block, bytes, capture, uses)
     }
 
     /// The bytes of a block of a graph, or of one of the suballocator that is out and awake, that begins there. A layer above may hand out
     /// other addresses, as a guard does: then the free that comes is one of another block, which a mark at this address would not keep. The
     /// free of a block that sleeps looks for no mark.
-    fn bytes_awake(&self, block: DevicePtr) -> Option<u64> {
+    fn bytes_awake(&self, inner: &Inner, block: DevicePtr) -> Option<u64> {
         let address = block.address();
         let units = match self.graphs.live(block) {
             Some(live) => live.units,
-            None => {
-                let inner = self.lock_unless_forked()?;
-                match inner.core.inspect(address) {
-                    Inspected::Out { units } if !inner.sleepers.have(address) => units,
-                    _ => return None,
-                }
-            }
+            None => match inner.core.inspect(address) {
+                Inspected::Out { units } if !inner.sleepers.have(address) => units,
+                _ => return None,
+            },
         };
         Some(u64::from(units) * Layout::MIN_ALIGN as u64)
     }
+}
+
+/// What has become of a block that a graph uses.
+enum Parked {
+    /// It stays out until the memory of its graph is released.
+    Kept,
+    /// It was kept before: another thread has freed it.
+    Before,
+    /// The memory of its graph was released meanwhile.
+    Gone,
 }
 
 #[cold]
@@ -205,24 +216,37 @@ impl Graphs {
         true
     }
 
-    /// Keeps a block of the suballocator that a graph uses, for good if the graph has no reservation. Returns `false` if that has
-    /// gone.
+    /// Keeps a block of the suballocator that a graph uses, for good if the graph has no reservation.
     fn park(
         &self,
         id: Option<ReservationId>,
         block: DevicePtr,
         layout: Layout,
         behind: Option<Stamp>,
-    ) -> bool {
+    ) -> Parked {
         let mut reservations = self.reservations.lock();
         let Some(id) = id else {
             reservations.quarantined.push((block, layout));
-            return true;
+            return Parked::Kept;
         };
-        let Some(reservation) = reservations.get(id) else { return false };
-        reservation.parked.push((block, layout));
-        behind.iter().for_each(|stamp| reservation.behind.extend(*stamp));
-        true
+        let Some(reservation) = reservations.get(id) else { return Parked::Gone };
+        reservation.park(block, layout, behind);
+        Parked::Kept
+    }
+
+    /// As [`park`](Self::park), for the graph that the block was left to, which it is not any more. In one step, so that of two threads that
+    /// free it the second one finds it kept.
+    fn park_left(&self, block: DevicePtr, layout: Layout, behind: Option<Stamp>) -> Parked {
+        let mut guard = self.reservations.lock();
+        let reservations = &mut *guard;
+        let Some(left) = reservations.left.remove(&block.address()) else {
+            let is_kept = reservations.blocks().any(|(of, _)| of == block);
+            return if is_kept { Parked::Before } else { Parked::Gone };
+        };
+        self.set_filter(reservations);
+        let Some(reservation) = reservations.get(left.of) else { return Parked::Gone };
+        reservation.park(block, layout, behind);
+        Parked::Kept
     }
 
     /// Notes that a block belongs to a graph from its free on, and what its release has to wait for beside: the graph that the block
@@ -251,14 +275,5 @@ impl Graphs {
 
     fn is_left(&self, block: DevicePtr) -> bool {
         self.reservations.lock().left.contains_key(&block.address())
-    }
-
-    /// The reservation that a block was left to, which it is not any more.
-    fn take_left(&self, block: DevicePtr) -> Option<ReservationId> {
-        let mut guard = self.reservations.lock();
-        let reservations = &mut *guard;
-        let left = reservations.left.remove(&block.address())?;
-        self.set_filter(reservations);
-        Some(left.of)
     }
 }

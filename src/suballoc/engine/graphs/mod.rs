@@ -39,7 +39,7 @@ use crate::driver::CaptureId;
 use crate::error::Error;
 use crate::order::Cover;
 use crate::resource::{DevicePtr, Layout};
-use crate::stream::{Frontier, Stream, StreamId, StreamRef};
+use crate::stream::{Frontier, Stamp, Stream, StreamId, StreamRef};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
 /// The number of a reservation, never used twice by a suballocator.
@@ -82,6 +82,12 @@ impl Reservation {
 
     fn open_session(&mut self, capture: CaptureId) -> Option<&mut Session> {
         self.session(capture).filter(|session| session.is_open)
+    }
+
+    /// Keeps a block of the suballocator that the graph uses, which was freed behind that point.
+    fn park(&mut self, block: DevicePtr, layout: Layout, behind: Option<Stamp>) {
+        self.parked.push((block, layout));
+        behind.iter().for_each(|stamp| self.behind.extend(*stamp));
     }
 
     /// All that it holds of the suballocator.

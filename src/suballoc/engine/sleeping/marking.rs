@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::super::book::{Inner, SuballocBook};
 use super::super::spill::return_to_core;
@@ -28,17 +28,11 @@ impl SuballocBook {
         ))
     }
 
-    /// Every live block, in the order of addresses, but those that graphs hold: a graph may be launched at any time. All caches
-    /// are emptied.
+    /// Every live block, in the order of addresses. All caches are emptied.
     fn live_blocks(&self) -> Vec<(u64, u32)> {
-        let mut blocks = {
-            let mut inner = self.lock();
-            self.spill_locked(&mut inner);
-            inner.core.awake()
-        };
-        let of_graphs = self.graphs.held();
-        blocks.retain(|(block, _)| of_graphs.iter().all(|(of, _)| of != block));
-        blocks
+        let mut inner = self.lock();
+        self.spill_locked(&mut inner);
+        inner.core.awake()
     }
 
     /// The live blocks that are chosen.
@@ -80,7 +74,7 @@ impl SuballocBook {
         }
     }
 
-    /// Marks the blocks, of which each is noticed from now on when it is freed.
+    /// Marks the blocks, but for those that graphs hold, which may be launched at any time. Each is noticed from now on when it is freed.
     pub(super) fn mark(&self, blocks: &[u64], chosen: &Chosen<'_>) -> Result<SleepRecord<'static>, Error> {
         let mut inner = self.lock();
         let inner = &mut *inner;
@@ -95,7 +89,12 @@ impl SuballocBook {
         let (of, number) = (inner.sleepers.me, inner.sleepers.made);
         let mut record = SleepRecord { of, number, blocks: Vec::new(), host: None, file: None };
         let mut offset = 0;
+        // Under the lock, under which a block is left to a graph.
+        let of_graphs: HashSet<u64> = self.graphs.held().into_iter().map(|(block, _)| block).collect();
         for &address in blocks {
+            if of_graphs.contains(&address) {
+                continue;
+            }
             // What was freed meanwhile is left out.
             let Some(units) = inner.core.fall_asleep(address) else { continue };
             let bytes = u64::from(units) * Layout::MIN_ALIGN as u64;
