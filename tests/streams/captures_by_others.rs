@@ -12,7 +12,9 @@ use alluvion::driver::{Call, CaptureMode, Code, RawStream};
 use alluvion::relief::Relief;
 use alluvion::sim::{HazardKind, SimDriver, SimGraph};
 use alluvion::source::{Cuda, CudaAsync};
-use alluvion::{DeviceVec, Error, HostBuffer, Machine, ResourceExt, Sim, Stream, StreamRef};
+use alluvion::{
+    DeviceVec, Error, HostBuffer, Layout, Machine, PoolConfig, Resource, ResourceExt, Sim, Stream, StreamRef,
+};
 
 use crate::meddling::Meddler;
 
@@ -387,4 +389,42 @@ fn a_buffer_that_begins_a_capture_is_in_no_graph() {
         assert_eq!(vector.to_vec(stream).unwrap(), [1; 3]);
     }
     assert!(sim.hazards().is_empty(), "{}", sim.hazards()[0]);
+}
+
+/// Whoever takes a block that was freed on a wrapped stream has an event recorded there that covers the free, on any thread. Where a capture
+/// of the stream has begun between the question for one and the record, nothing waits for that event: a stream outside would join the capture.
+#[test]
+fn who_takes_what_was_freed_joins_no_capture_of_a_wrapped_stream() {
+    let layout = Layout::from_bytes(4000).expect("it is short");
+    let mut refused = 0;
+    for begin in 0..20 {
+        // One that begins and ends within one call is not seen: a question for its event is refused then.
+        for end in (begin + 2..30).chain([u64::MAX]) {
+            let Site { sim, meddler, lent, raw, own, cuda } = Site::new();
+            // SAFETY: the stream is live until its owner goes, which `lent` keeps.
+            let wrapped = unsafe { Stream::from_raw(lent.device(), raw) }.expect("there are numbers left");
+            let pool =
+                cuda.clone().pool(PoolConfig::default().initial(8192).maximum(8192)).expect("it is right");
+            let pair = || {
+                let block = pool.allocate(layout, wrapped.as_ref()).expect("there is room");
+                // SAFETY: the block came from there with this layout, and nothing uses it.
+                unsafe { pool.deallocate(block, layout, wrapped.as_ref()) };
+            };
+            // Those behind the first 256 are covered by nothing.
+            (0..260).for_each(|_| pair());
+            meddler.meddle(raw, begin, end);
+            let taken: Vec<_> = (0..2).map(|_| pool.allocate(layout, own.as_ref())).collect();
+            assert!(!own.is_capturing().expect("it can be asked"), "captured from call {begin} to {end}");
+            meddler.let_be();
+            refused += taken.iter().filter(|taken| taken.is_err()).count();
+            for block in taken.into_iter().flatten() {
+                // SAFETY: the block came from there with this layout, and nothing uses it.
+                unsafe { pool.deallocate(block, layout, own.as_ref()) };
+            }
+            drop((wrapped, pool));
+            let hazards = sim.take_hazards();
+            assert!(hazards.is_empty(), "captured from call {begin} to {end}: {}", hazards[0]);
+        }
+    }
+    assert!(refused > 0);
 }

@@ -85,7 +85,8 @@ pub(crate) struct Timeline {
     owner: Option<ThreadToken>,
     /// An event is recorded at each free rather than on demand: the owner may destroy the stream once the last handle is gone.
     eager: bool,
-    /// Code outside of the crate has the stream too, and may begin a capture on another thread at any moment, by safe functions.
+    /// Code outside of the crate has the stream too, and may begin a capture on another thread at any moment: by safe functions, or because
+    /// it cannot know which calls of the crate cover what was freed there.
     lent: bool,
     /// The handle is good only while a lease is held.
     fleeting: bool,
@@ -111,7 +112,8 @@ impl Timeline {
         stream: Underlying,
     ) -> Self {
         let Underlying { raw, owner, ending, eager, fleeting } = stream;
-        let lent = matches!(ending, Ending::Leave(Some(_)));
+        let is_wrapped = eager && !fleeting;
+        let lent = is_wrapped || matches!(ending, Ending::Leave(Some(_)));
         if fleeting {
             events.note_fleeting();
         }
