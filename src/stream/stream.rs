@@ -107,8 +107,8 @@ impl Stream {
     /// Each call makes a stream with an id of its own: wrap once and clone. Where a bare handle comes with every call, there is
     /// [`RawStreams`](super::RawStreams). The owner may destroy the stream at any time after the last clone is dropped, which covers it with
     /// an event. If the stream captures then, there is none, and what was freed since the last one serves nobody any more. So an event
-    /// covers the first 256 frees one by one, 0.13 µs each, and after that up to 1,024 frees and 32 MiB of a [`Pool`](crate::Pool). A stream
-    /// with [an owner](Self::from_owner) costs neither.
+    /// covers the first 256 frees one by one, 0.13 µs each, and after that up to 1,024 frees and 32 MiB of a [`Pool`](crate::Pool). While the
+    /// stream captures, those that no event covers yet serve no other stream. A stream with [an owner](Self::from_owner) costs neither.
     ///
     /// # Errors
     ///

@@ -101,9 +101,8 @@ class TorchMemorySaver:
         if x.device.type != "cuda" or not x.is_contiguous():
             raise ValueError(f"what is kept is that of a contiguous tensor on a GPU, and not of one on {x.device}")
         contents = self._regions.kept(x.device.index, x.data_ptr(), x.numel() * x.element_size())
-        if contents is None:
-            return None
-        return torch.frombuffer(contents, dtype=x.dtype).view(x.shape) if contents else torch.empty(x.shape, dtype=x.dtype)
+        # A tensor without an element has no memory.
+        return torch.frombuffer(contents, dtype=x.dtype).view(x.shape) if contents else None
 
     def _named(self, tag: str | None) -> list[str]:
         if tag is None:
