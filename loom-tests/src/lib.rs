@@ -162,6 +162,13 @@ impl Rig {
         RawStream(self.mock.create())
     }
 
+    /// Makes the table of streams by their handles, in one thread: it lies in a cell of the standard library, which loom does not see.
+    pub fn make_table(&self, raw: RawStream) {
+        // SAFETY: the raw stream is live, and nothing is done with it: no thread has come with it.
+        let is_known = unsafe { self.device.raw_streams().visit(raw, |_| false) };
+        assert!(!is_known, "nobody has come with it");
+    }
+
     /// The stream of a bare handle, lent until its last clone is gone.
     ///
     /// # Panics
