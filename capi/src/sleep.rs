@@ -77,6 +77,16 @@ fn kept_in(host: Option<&ResourceHandle>) -> Result<SleepConfig<'static>, Error>
     }
 }
 
+/// The contents are kept in a file of a folder.
+///
+/// # Safety
+///
+/// The folder is null, which is an error, or a string.
+unsafe fn kept_on_disk(folder: *const c_char) -> Result<SleepConfig<'static>, Error> {
+    // SAFETY: the caller's promise.
+    Ok(SleepConfig::default().keep_on_disk(unsafe { text::path(folder, "folder") }?))
+}
+
 /// Gives the memory of a stack back to the device, and keeps the addresses: of all blocks if `tag` is null, and then the stack answers
 /// `ALV_ASLEEP` to requests until it is awake; or of those that carry a tag, or one within it, where scopes within each other have
 /// semicolons between them, `load;join`, and the rest goes on. The stack is a pool over pages, `pool | mapped`, under any layers
@@ -127,8 +137,7 @@ pub unsafe extern "C" fn alv_sleep_on_disk(
         let make = || {
             let stack = lend!(stack);
             // SAFETY: the contract of pointers.
-            let folder = unsafe { text::path(folder, "folder") }?;
-            let config = SleepConfig::default().keep_on_disk(folder);
+            let config = unsafe { kept_on_disk(folder) }?;
             // SAFETY: the contract of pointers; no work uses what sleeps, and no thread frees it meanwhile, by the text of `alv_sleep`.
             unsafe { sleep(stack, tag, config) }
         };
@@ -192,8 +201,7 @@ pub unsafe extern "C" fn alv_sleep_block_on_disk_raw(
         let make = || {
             let stack = lend!(stack);
             // SAFETY: the contract of pointers.
-            let folder = unsafe { text::path(folder, "folder") }?;
-            let config = SleepConfig::default().keep_on_disk(folder);
+            let config = unsafe { kept_on_disk(folder) }?;
             // SAFETY: as in `alv_sleep_block_raw`, by the text of `alv_sleep_block`.
             unsafe { sleep_block(stack, block, stream, config) }
         };

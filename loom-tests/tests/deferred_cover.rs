@@ -102,6 +102,22 @@ fn a_deferred_free_on_a_wrapped_stream_is_had_by_another_stream() {
     }
 }
 
+/// A block is freed on a stream whose last handle goes, and whose owner then ends it, while another stream asks for the block.
+fn free_and_end(site: &Site, raw: RawStream, home: Stream, taking: &Stream, seen: &'static [Seen; 2]) {
+    let plot = site.take(home.as_ref(), SMALL).expect("there is room");
+    site.rig.mock.keep_busy();
+    let freeing = {
+        let site = site.clone();
+        spawn(move || {
+            use_and_give(&site, &home, plot, USE);
+            drop(home);
+            site.rig.mock.end(raw);
+        })
+    };
+    seen[usize::from(take_and_use(site, taking, NEXT))].note(true);
+    freeing.join().unwrap();
+}
+
 /// The last handle of a wrapped stream covers what was deferred, and only then the owner ends the stream.
 #[test]
 fn the_last_handle_of_a_wrapped_stream_covers_its_deferred_frees() {
@@ -109,18 +125,7 @@ fn the_last_handle_of_a_wrapped_stream_covers_its_deferred_frees() {
     explore_bounded(Some(3), || {
         let (site, raw, home) = wrapped_site(1, Reuse::Wait);
         let taking = site.rig.stream();
-        let plot = site.take(home.as_ref(), SMALL).expect("there is room");
-        site.rig.mock.keep_busy();
-        let freeing = {
-            let site = site.clone();
-            spawn(move || {
-                use_and_give(&site, &home, plot, USE);
-                drop(home);
-                site.rig.mock.end(raw);
-            })
-        };
-        SEEN[usize::from(take_and_use(&site, &taking, NEXT))].note(true);
-        freeing.join().unwrap();
+        free_and_end(&site, raw, home, &taking, &SEEN);
         assert!(take_and_use(&site, &taking, OTHER), "nothing is lost with the handle");
         drop(taking);
         site.end();
@@ -136,18 +141,7 @@ fn a_deferred_free_outlives_its_handle() {
     explore_bounded(Some(3), || {
         let (site, raw, home) = site(1, Reuse::Wait);
         let taking = site.rig.stream();
-        let plot = site.take(home.as_ref(), SMALL).expect("there is room");
-        site.rig.mock.keep_busy();
-        let freeing = {
-            let site = site.clone();
-            spawn(move || {
-                use_and_give(&site, &home, plot, USE);
-                drop(home);
-                site.rig.mock.end(raw);
-            })
-        };
-        SEEN[usize::from(take_and_use(&site, &taking, NEXT))].note(true);
-        freeing.join().unwrap();
+        free_and_end(&site, raw, home, &taking, &SEEN);
         drop(taking);
         site.end();
     });
