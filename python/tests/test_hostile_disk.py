@@ -149,7 +149,7 @@ def test_threads_that_put_one_stack_to_sleep(stack, tmp_path):
         try:
             sleeper.wake()
         except errors.InUse as error:
-            assert "another thread wakes or reads it" in str(error)
+            assert "another thread wakes it" in str(error)
 
     for _ in range(5):
         threads = [threading.Thread(target=work) for _ in range(4)]

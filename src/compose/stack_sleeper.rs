@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "puts blocks to sleep that others may have")]
 
 use core::fmt;
+use core::mem::MaybeUninit;
 
 use super::ResourceExt as _;
 use crate::adaptor::Tracking;
@@ -11,7 +12,7 @@ use crate::resource::{AnyResource, DevicePtr, Resource, SleepRecord, Sleeping, T
 use crate::size::Size;
 use crate::stream::Frontier;
 use crate::suballoc::SleepConfig;
-use crate::sync::Mutex;
+use crate::sync::{Arc, Mutex};
 use crate::tag::BlockTags;
 
 /// Blocks of a stack that sleep: [`AnyResource::sleep`], [`AnyResource::sleep_block`]. They have their addresses and no memory, until [`wake`](Self::wake).
@@ -21,9 +22,9 @@ use crate::tag::BlockTags;
 /// that is leaked leaks what was kept, and the stack sleeps on.
 #[must_use = "the contents are lost with it"]
 pub struct StackSleeper {
-    /// `None` while a thread wakes the blocks, or reads what is kept. Held for an exchange, and never while anything waits or foreign code runs.
-    /// Before the stack, which may have what is kept.
-    record: Mutex<Option<SleepRecord<'static>>>,
+    /// `None` while a thread wakes the blocks. Threads that read what is kept have a count of it each. Held for an exchange, and never while
+    /// anything waits or foreign code runs. Before the stack, which may have what is kept.
+    record: Mutex<Option<Arc<SleepRecord<'static>>>>,
     stack: AnyResource,
     blocks: usize,
     bytes: usize,
@@ -120,41 +121,58 @@ impl AnyResource {
 impl StackSleeper {
     fn of(stack: &AnyResource, record: SleepRecord<'static>) -> Self {
         let (blocks, bytes, kept_bytes) = (record.blocks(), record.bytes(), record.kept_bytes());
-        Self { record: Mutex::new(Some(record)), stack: stack.clone(), blocks, bytes, kept_bytes }
+        Self { record: Mutex::new(Some(Arc::new(record))), stack: stack.clone(), blocks, bytes, kept_bytes }
     }
 
     /// As [`Sleeper::wake`](crate::Sleeper::wake).
     ///
     /// # Errors
     ///
-    /// As there; `InUse` while another thread wakes the blocks, or reads.
+    /// As there; `InUse` while another thread wakes the blocks, or reads what is kept.
     pub fn wake(&self) -> Result<(), Error> {
-        self.with_record(|record| sleeping(&self.stack).and_then(|sleeping| sleeping.wake(record)))?
+        let sleeping = sleeping(&self.stack)?;
+        let mut record = self.take()?;
+        let woken = sleeping.wake(&mut record);
+        *self.record.lock() = Some(Arc::new(record));
+        woken
     }
 
-    /// As [`SleepRecord::read_kept`].
+    /// As [`SleepRecord::read_kept`]. Several threads read at once.
     ///
     /// # Errors
     ///
-    /// `InUse` while another thread wakes the blocks, or reads.
+    /// `InUse` while another thread wakes the blocks.
     pub fn read_kept(&self, from: DevicePtr, into: &mut [u8]) -> Result<bool, Error> {
-        self.with_record(|record| record.read_kept(from, into))
+        self.lend().map(|record| record.read_kept(from, into))
     }
 
-    /// Takes the record from all others for as long as the call runs.
-    fn with_record<T>(&self, call: impl FnOnce(&mut SleepRecord<'static>) -> T) -> Result<T, Error> {
+    /// As [`read_kept`](Self::read_kept), into memory of a program in another language, which may never have been written: all of it is after
+    /// `Ok`. An error leaves it as it is.
+    ///
+    /// # Errors
+    ///
+    /// As there; `InvalidArgument`, which says why, where that is `false`.
+    #[doc(hidden)]
+    pub fn copy_kept(&self, from: DevicePtr, into: &mut [MaybeUninit<u8>]) -> Result<(), Error> {
+        self.lend()?.copy_kept(from, into)
+    }
+
+    /// Takes the record from all others, until it is put back.
+    fn take(&self) -> Result<SleepRecord<'static>, Error> {
         self.record.require_same_process()?;
-        let taken = self.record.lock().take();
-        let Some(mut record) = taken else {
-            return Err(Error::in_use_by_others(
-                "what sleeps",
-                "another thread wakes or reads it now",
-                "wait for that thread",
-            ));
-        };
-        let answer = call(&mut record);
-        *self.record.lock() = Some(record);
-        Ok(answer)
+        let mut held = self.record.lock();
+        let shared = held.take().ok_or_else(is_being_woken)?;
+        // No thread gets another count meanwhile, because of the lock.
+        Arc::try_unwrap(shared).map_err(|shared| {
+            *held = Some(shared);
+            Error::in_use_by_others("what sleeps", "another thread reads it now", "wait for that thread")
+        })
+    }
+
+    /// One more count of the record, to read it without the lock. It is never the last one: `self` is borrowed, and keeps its own.
+    fn lend(&self) -> Result<Arc<SleepRecord<'static>>, Error> {
+        self.record.require_same_process()?;
+        self.record.lock().clone().ok_or_else(is_being_woken)
     }
 
     /// Returns `true` until it is awake.
@@ -162,7 +180,7 @@ impl StackSleeper {
     pub fn is_asleep(&self) -> bool {
         self.record
             .lock_unless_forked()
-            .is_none_or(|record| record.as_ref().is_none_or(SleepRecord::is_asleep))
+            .is_none_or(|record| record.as_ref().is_none_or(|record| record.is_asleep()))
     }
 
     /// The stack.
@@ -190,6 +208,11 @@ impl StackSleeper {
     }
 }
 
+#[cold]
+fn is_being_woken() -> Error {
+    Error::in_use_by_others("what sleeps", "another thread wakes it now", "wait for that thread")
+}
+
 fn sleeping(stack: &AnyResource) -> Result<&dyn Sleeping, Error> {
     stack.sleeping().ok_or_else(|| {
         Error::unsupported(
@@ -213,5 +236,58 @@ impl Drop for StackSleeper {
 impl fmt::Debug for StackSleeper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "StackSleeper({} in {} blocks)", Size(self.bytes), self.blocks)
+    }
+}
+
+#[cfg(all(test, feature = "sim", not(loom)))]
+mod tests {
+    use super::*;
+    use crate::Sim;
+    use crate::container::DeviceVec;
+    use crate::error::ErrorKind;
+    use crate::recipe::Recipe;
+    use crate::source::Pinned;
+
+    #[test]
+    fn who_reads_is_beside_others_who_read_and_in_the_way_of_who_wakes() {
+        let sim = Sim::new();
+        let stream = sim.device(0).stream().expect("there are numbers left");
+        let recipe: Recipe = "pool | mapped".parse().expect("a right recipe");
+        let stack = recipe.build(&sim.device(0)).expect("the device has it");
+        let weights = DeviceVec::from_slice_in(&[1_u8, 2, 3], &stream, stack.clone()).expect("there is room");
+        let config =
+            SleepConfig::default().keep_in(Pinned::new(&sim.device(0)).expect("addresses are common"));
+        // SAFETY: nothing uses what sleeps.
+        let sleeper = unsafe { stack.sleep(config) }.expect("nothing forbids it");
+
+        let mut bytes = [0; 3];
+        let read = sleeper.lend().expect("nobody wakes it");
+        assert!(sleeper.read_kept(weights.as_device_ptr(), &mut bytes).expect("many may read"));
+        assert_eq!((bytes, sleeper.is_asleep()), ([1, 2, 3], true));
+        let refused = sleeper.wake().expect_err("it is read");
+        assert!(
+            refused.kind() == ErrorKind::InUse && refused.to_string().contains("another thread reads it"),
+            "{refused}"
+        );
+        assert!(sleeper.is_asleep() && read.is_asleep(), "nothing has changed");
+        drop(read);
+
+        let woken = sleeper.take().expect("nobody reads");
+        assert!(sleeper.is_asleep(), "until it is awake");
+        for refused in [sleeper.read_kept(weights.as_device_ptr(), &mut bytes).map(drop), sleeper.wake()] {
+            let refused = refused.expect_err("another thread has it");
+            assert!(
+                refused.kind() == ErrorKind::InUse && refused.to_string().contains("another thread wakes it"),
+                "{refused}"
+            );
+        }
+        *sleeper.record.lock() = Some(Arc::new(woken));
+        sleeper.wake().expect("there is room");
+
+        let read = sleeper.lend().expect("nobody wakes it");
+        assert!(!sleeper.is_asleep(), "it is awake, whoever reads");
+        assert!(!sleeper.read_kept(weights.as_device_ptr(), &mut bytes).expect("many may read"));
+        drop(read);
+        assert_eq!(weights.to_vec(&stream).expect("it is awake"), [1, 2, 3]);
     }
 }

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "gives back the host memory of what sleeps, and reads it")]
 
 use core::fmt;
+use core::mem::MaybeUninit;
 use std::sync::Arc;
 
 use super::{AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource};
@@ -205,34 +206,59 @@ impl SleepRecord<'_> {
     /// # Ok::<(), alluvion::Error>(())
     /// ```
     pub fn read_kept(&self, from: DevicePtr, into: &mut [u8]) -> bool {
-        let (first, bytes) = (from.address(), into.len() as u64);
-        let Some(host) = self.host.as_ref().filter(|_| self.is_asleep() && self.file.is_none()) else {
-            return false;
-        };
-        // The last block that does not begin behind the address.
-        let at = self.blocks.partition_point(|block| block.address <= first);
-        let Some(block) = at.checked_sub(1).map(|at| &self.blocks[at]) else { return false };
-        let within = first - block.address;
-        if bytes > block.bytes.saturating_sub(within) || within >= block.bytes {
-            return false;
+        // SAFETY: it has as many bytes, at the same place and as aligned, is borrowed for as long, and gets none that is not written.
+        self.copy_kept(from, unsafe { &mut *(core::ptr::from_mut(into) as *mut [MaybeUninit<u8>]) }).is_ok()
+    }
+
+    /// As [`read_kept`](Self::read_kept), into memory that may never have been written: all of it is after `Ok`. An error, which says why,
+    /// leaves it as it is.
+    pub(crate) fn copy_kept(&self, from: DevicePtr, into: &mut [MaybeUninit<u8>]) -> Result<(), Error> {
+        if !self.is_asleep() {
+            return Err(not_kept("the blocks are awake", "read the memory itself"));
         }
+        if self.file.is_some() {
+            return Err(not_kept(
+                "a file has the contents",
+                "wake the blocks, or keep them in memory of the host",
+            ));
+        }
+        let Some(host) = self.host.as_ref() else {
+            return Err(not_kept("nothing was kept of the blocks", "keep them in memory of the host"));
+        };
+        let mut offset = self.offset_of(from, into.len() as u64).ok_or_else(|| {
+            not_kept(
+                "not all of them lie in one block that sleeps",
+                "pass a range within one of these blocks",
+            )
+        })?;
         let mut left = into;
-        let mut offset = block.offset + within;
         while !left.is_empty() {
             // All that the blocks have was copied there, so that each offset of theirs has a place.
-            let Some((place, room)) = host.place(offset).filter(|(_, room)| *room > 0) else { return false };
+            let Some((place, room)) = host.place(offset).filter(|(_, room)| *room > 0) else {
+                return Err(not_kept("no memory of the host has them", "wake the blocks"));
+            };
             let (now, later) = left.split_at_mut(left.len().min(room as usize));
             // SAFETY: the chunk is live while `self` is borrowed, has so many bytes from there on, and the host reaches it at its address:
             // `HostStore`. All of them were written when the blocks went to sleep, and copies since then only read them. `now` is the
             // caller's own memory.
             unsafe {
-                let kept = core::ptr::with_exposed_provenance::<u8>(place as usize);
+                let kept = core::ptr::with_exposed_provenance::<MaybeUninit<u8>>(place as usize);
                 core::ptr::copy_nonoverlapping(kept, now.as_mut_ptr(), now.len());
             }
             offset += now.len() as u64;
             left = later;
         }
-        true
+        Ok(())
+    }
+
+    /// Where the contents of so many bytes from an address on are kept, if they lie in one of the blocks.
+    fn offset_of(&self, from: DevicePtr, bytes: u64) -> Option<u64> {
+        let first = from.address();
+        // The last block that does not begin behind the address.
+        let at = self.blocks.partition_point(|block| block.address <= first).checked_sub(1)?;
+        let block = self.blocks[at];
+        let within = first - block.address;
+        (within < block.bytes && bytes <= block.bytes - within).then_some(block.offset + within)
     }
 
     /// The copies of their contents that are not known to be over.
@@ -248,6 +274,11 @@ impl SleepRecord<'_> {
             None => self.host.as_ref().map_or(0, HostCopy::bytes),
         }
     }
+}
+
+#[cold]
+fn not_kept(why: &'static str, instead: &'static str) -> Error {
+    Error::invalid_argument("what is kept of these bytes", why, instead)
 }
 
 impl fmt::Debug for SleepRecord<'_> {
