@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "exports functions, and puts blocks to sleep that C has the addresses of")]
 
 use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
 
 use alluvion::compose::StackSleeper;
 use alluvion::tag::Tag;
@@ -215,6 +216,35 @@ pub unsafe extern "C" fn alv_sleep_block_on_disk_raw(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_wake(sleeper: *const SleeperHandle) -> Status {
     boundary::call(|| lend!(sleeper).0.wake())
+}
+
+/// Reads `bytes` bytes of what is kept in memory of the host, from an address of a block on, while the block sleeps: into `into`, which has
+/// as many. A copy of the host, for which the device is not waited for; several threads read at once.
+///
+/// `ALV_INVALID_ARGUMENT`, with nothing written, where not all of them lie in one block of the sleeper, nothing was kept, a file has it, or
+/// the blocks are awake: the message says which. `ALV_IN_USE` while another thread wakes them.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sleeper_read_kept(
+    sleeper: *const SleeperHandle,
+    from: *const c_void,
+    into: *mut c_void,
+    bytes: usize,
+) -> Status {
+    boundary::call(|| {
+        let sleeper = &lend!(sleeper).0;
+        let from = ledger::address(from).ok_or_else(|| null("from"))?;
+        if into.is_null() {
+            return Err(null("into"));
+        }
+        if isize::try_from(bytes).is_err() {
+            return Err(Error::size_overflow(bytes, 1));
+        }
+        // SAFETY: not null, not too long, and so many bytes that are the caller's to write, by the contract of pointers; they are aligned
+        // to 1, and may never have been written.
+        let into = unsafe { std::slice::from_raw_parts_mut(into.cast::<MaybeUninit<u8>>(), bytes) };
+        sleeper.copy_kept(from, into)
+    })
 }
 
 /// What sleeps, and whether it still does.

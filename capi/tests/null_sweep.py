@@ -77,6 +77,7 @@ VALUES = {
     ("alv_violations", "resource"): "guarded", ("alv_on_violation", "resource"): "guarded",
     ("alv_sleep_block_raw", "block"): "paged_block", ("alv_sleep_block_raw", "stack"): "paged_too",
     ("alv_sleep_block_on_disk_raw", "block"): "paged_block", ("alv_sleep_block_on_disk_raw", "stack"): "paged_too",
+    ("alv_sleeper_read_kept", "sleeper"): "kept", ("alv_sleeper_read_kept", "from"): "kept_block", "void * into": "place",
 }
 # Any value is one, null too.
 OPAQUE = {"user", "owner", "param", "ctx"}
@@ -130,6 +131,9 @@ static alv_imported *imported;
 static alv_resource *paged, *hosted;
 /* A block that sleeps by itself: others put all of the first stack to sleep. */
 static void *paged_block;
+/* One that sleeps all the time, with its contents in memory of the host. */
+static void *kept_block;
+static alv_sleeper *kept;
 static alv_resource *paged_too;
 static alv_resource *guarded, *exported;
 static alv_reservation *reservation;
@@ -222,6 +226,9 @@ int main(int count, char **arguments) {
     hosted = stack("pool | pinned");
     paged_too = stack("pool | mapped");
     OK(alv_allocate(paged_too, 4096, 0, NULL, &paged_block));
+    OK(alv_allocate(paged_too, 4096, 0, NULL, &kept_block));
+    OK(alv_sleep_block(paged_too, kept_block, NULL, hosted, &kept));
+    OK(alv_sleeper_read_kept(kept, kept_block, place, sizeof place));
     guarded = stack("guard | cuda");
     exported = stack("pool(registered=8MiB, initial=8MiB) | mapped(handles=fd)");
     OK(alv_segments(exported, note_segment, NULL));
@@ -282,6 +289,8 @@ int main(int count, char **arguments) {
     alv_reservation_release(reservation);
     alv_graph_memory_release(graph_memory);
     alv_deallocate(paged_too, paged_block, 4096, 0, NULL);
+    alv_deallocate(paged_too, kept_block, 4096, 0, NULL);
+    alv_sleeper_release(kept);
     alv_resource_release(paged_too);
     alv_resource_release(paged);
     alv_resource_release(guarded);

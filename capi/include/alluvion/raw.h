@@ -1406,6 +1406,17 @@ alv_status alv_sleep_block_on_disk_raw(const struct alv_resource *stack,
 ALV_MUST_USE
 alv_status alv_wake(const struct alv_sleeper *sleeper);
 
+// Reads `bytes` bytes of what is kept in memory of the host, from an address of a block on, while the block sleeps: into `into`, which has
+// as many. A copy of the host, for which the device is not waited for; several threads read at once.
+//
+// `ALV_INVALID_ARGUMENT`, with nothing written, where not all of them lie in one block of the sleeper, nothing was kept, a file has it, or
+// the blocks are awake: the message says which. `ALV_IN_USE` while another thread wakes them.
+ALV_MUST_USE
+alv_status alv_sleeper_read_kept(const struct alv_sleeper *sleeper,
+                                 const void *from,
+                                 void *into,
+                                 size_t bytes);
+
 // What sleeps, and whether it still does.
 alv_status alv_sleeper_figures(const struct alv_sleeper *sleeper, struct alv_sleep_figures *out);
 

@@ -281,6 +281,11 @@ fn what_sleeps_is_kept_on_a_disk() {
     let (status, sleeper) = sleep(None, &folder.0);
     assert_eq!((status, folder.files()), (ALV_OK, 1));
     assert_eq!(allocate(stack, 1000, 0).0, ALV_ASLEEP);
+    let mut into = [1_u8; 3];
+    // SAFETY: a live handle, and a place of so many bytes.
+    let read = unsafe { alv_sleeper_read_kept(sleeper, block, into.as_mut_ptr().cast(), 3) };
+    assert_eq!((read, into), (ALV_INVALID_ARGUMENT, [1; 3]));
+    assert!(message().contains("a file has the contents"), "{}", message());
     // SAFETY: a live handle.
     assert_eq!(unsafe { alv_wake(sleeper) }, ALV_OK);
     assert!(contents(stack, block, LONG) == vec![7; LONG]);

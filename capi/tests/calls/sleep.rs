@@ -1,6 +1,6 @@
 //! What sleeps, and wakes.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
 
 use calluvion::*;
@@ -42,8 +42,13 @@ fn release_sleeper(sleeper: *mut SleeperHandle) {
     unsafe { alv_sleeper_release(sleeper) };
 }
 
+fn read_kept(sleeper: *const SleeperHandle, from: *const c_void, into: &mut [u8]) -> Status {
+    // SAFETY: a live handle, and a place of so many bytes.
+    unsafe { alv_sleeper_read_kept(sleeper, from, into.as_mut_ptr().cast(), into.len()) }
+}
+
 /// Allocates under a tag.
-fn tagged(resource: *const ResourceHandle, tag: &CStr, bytes: usize) -> *mut std::ffi::c_void {
+fn tagged(resource: *const ResourceHandle, tag: &CStr, bytes: usize) -> *mut c_void {
     // SAFETY: a string.
     assert_eq!(unsafe { alv_tag_push(tag.as_ptr()) }, ALV_OK);
     let (status, block) = allocate(resource, bytes, 0);
@@ -180,4 +185,56 @@ fn one_block_sleeps_and_wakes_and_may_be_freed_asleep() {
     assert_eq!((status, none), (ALV_UNSUPPORTED, null_mut()));
     free(bare, block, 1000, 0);
     [bare, stack, host].into_iter().for_each(release);
+}
+
+#[test]
+fn what_is_kept_is_read_while_it_sleeps() {
+    const BYTES: usize = 3 << 20;
+    let sim = Sim::new(1);
+    let (stack, host) = (sim.recipe("pool | mapped"), sim.recipe("pool | pinned"));
+    let (_, block) = allocate(stack, BYTES, 0);
+    // SAFETY: memory of the stack, on its default stream.
+    assert_eq!(unsafe { alv_fill_raw(stack, block, 7, BYTES, null_mut()) }, ALV_OK);
+    let last = block.wrapping_byte_add(BYTES - 2);
+
+    let sleeper = sleep(stack, None, host).expect("it has pages");
+    let mut into = [0_u8; 3];
+    assert_eq!((read_kept(sleeper, block, &mut into), into), (ALV_OK, [7; 3]));
+    let mut all = vec![0_u8; BYTES];
+    assert_eq!(read_kept(sleeper, block, &mut all), ALV_OK);
+    assert!(all == vec![7; BYTES]);
+    assert_eq!(
+        (read_kept(sleeper, last, &mut into[..2]), read_kept(sleeper, last, &mut [])),
+        (ALV_OK, ALV_OK)
+    );
+
+    let mut untouched = [1_u8; 3];
+    let mut refused = |sleeper: *mut SleeperHandle, from: *const c_void, why: &str| {
+        assert_eq!(read_kept(sleeper, from, &mut untouched), ALV_INVALID_ARGUMENT, "{why}");
+        assert!(message().contains(why), "{}", message());
+        assert_eq!(untouched, [1; 3], "{why}");
+    };
+    let outside = "not all of them lie in one block that sleeps";
+    refused(sleeper, last, outside);
+    refused(sleeper, block.wrapping_byte_add(BYTES), outside);
+    refused(sleeper, block.wrapping_byte_sub(1), outside);
+    refused(sleeper, null(), "from");
+    refused(null_mut(), block, "sleeper");
+    // SAFETY: a live handle, and no place, or one that no program can have.
+    unsafe {
+        assert_eq!(alv_sleeper_read_kept(sleeper, block, null_mut(), 3), ALV_INVALID_ARGUMENT);
+        let into = into.as_mut_ptr().cast();
+        assert_eq!(alv_sleeper_read_kept(sleeper, block, into, usize::MAX), ALV_SIZE_OVERFLOW);
+    }
+    assert_eq!(wake(sleeper), ALV_OK);
+    refused(sleeper, block, "the blocks are awake");
+    release_sleeper(sleeper);
+
+    let sleeper = sleep(stack, None, null()).expect("it has pages");
+    refused(sleeper, block, "nothing was kept");
+    assert_eq!(wake(sleeper), ALV_OK);
+    release_sleeper(sleeper);
+    free(stack, block, BYTES, 0);
+    release(stack);
+    release(host);
 }

@@ -62,6 +62,33 @@ void sleeps_by_a_tag_and_as_a_whole() {
     moved.wake();
 }
 
+void reads_what_is_kept_while_it_sleeps() {
+    test::sim const sim;
+    alluvion::resource const stack("pool | mapped");
+    alluvion::host_device_resource const host("pool | pinned");
+    alluvion::stream const stream;
+    alluvion::device_uvector<int> weights(1 << 20, stream, stack);
+    weights.set_element(1000, 42, stream);
+    sleeper asleep(stack, host);
+    int value = 0;
+    asleep.read_kept(weights.data() + 1000, &value, sizeof value);
+    EXPECT(value == 42 && asleep.is_asleep());
+    auto const refuses = [&](sleeper const &of, void const *from, void *into) {
+        return test::throws<alluvion::error>([&] { of.read_kept(from, into, sizeof value); },
+                                             [](auto const &thrown) { return thrown.status() == ALV_INVALID_ARGUMENT; });
+    };
+    EXPECT(refuses(asleep, weights.data() + (1 << 20), &value));
+    EXPECT(refuses(asleep, nullptr, &value) && refuses(asleep, weights.data(), nullptr));
+    asleep.wake();
+    EXPECT(refuses(asleep, weights.data(), &value));
+    EXPECT(weights.element(1000, stream) == 42);
+    sleeper lost(stack);
+    EXPECT(refuses(lost, weights.data(), &value) && value == 42);
+    lost.wake();
+    sleeper const moved(std::move(lost));
+    EXPECT(refuses(lost, weights.data(), &value));
+}
+
 void refuses_what_has_no_pages() {
     test::sim const sim;
     EXPECT(test::throws<alluvion::error>([] { sleeper(alluvion::resource("pool | cuda")); },
@@ -72,6 +99,7 @@ void refuses_what_has_no_pages() {
 
 int main() {
     sleeps_by_a_tag_and_as_a_whole();
+    reads_what_is_kept_while_it_sleeps();
     refuses_what_has_no_pages();
     return test::failures == 0 ? 0 : 1;
 }

@@ -4,6 +4,7 @@
 
 #include "resource.hpp"
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -76,6 +77,13 @@ public:
     /// Gives the blocks memory again, at the addresses that they had, and restores what was kept. Waits until that is over. Nothing if they
     /// are awake. Throws `out_of_memory` if memory is short: everything sleeps on then, nothing is lost, and it can be called again.
     void wake() { ::alluvion::detail::check(alv_wake(handle_)); }
+
+    /// Reads `bytes` bytes of what is kept in memory of the host, from an address of a block on, while the block sleeps: into `into`, which has as
+    /// many. Throws `error` with `ALV_INVALID_ARGUMENT`, with nothing written, where not all of them lie in one block of the sleeper, nothing was
+    /// kept, a file has it, or the blocks are awake; and with `ALV_IN_USE` while another thread wakes them.
+    void read_kept(void const *from, void *into, std::size_t bytes) const {
+        ::alluvion::detail::check(alv_sleeper_read_kept(handle_, from, into, bytes));
+    }
 
     [[nodiscard]] sleep_figures figures() const {
         sleep_figures found = ALV_INIT(sleep_figures);
