@@ -154,6 +154,45 @@ fn a_block_that_was_left_is_freed_while_its_graph_goes() {
     assert!(WENT_WITH_IT.iter().all(|seen| seen.times() > 0), "{WENT_WITH_IT:?}");
 }
 
+/// A block that was left to two graphs is freed while the memory of both is released: it is the second one's, or freed like any other. Either
+/// way all of the memory is had again.
+#[test]
+fn a_block_that_two_graphs_have_is_freed_while_both_go() {
+    static WENT_WITH_IT: [Seen; 2] = [Seen::never(), Seen::never()];
+    explore_bounded(PREEMPTIONS, || {
+        let site = Site::new(LONG, PoolConfig::default().initial(LONG).maximum(LONG).growth(Growth::Exact));
+        let [first, second, other] = [(); 3].map(|()| site.rig.stream());
+        let left = site.take(other.as_ref(), LONG).expect("there is room");
+        let mut memories = [(&first, 1), (&second, 2)].map(|(stream, capture)| {
+            site.rig.mock.set_capture(stream.raw(), Some(capture));
+            let memory = site.pool.capture_owned(stream).expect("the stream captures");
+            assert!(site.leave_to_graph(stream.as_ref(), &left), "the stream captures");
+            memory
+        });
+        for (memory, stream) in memories.iter_mut().zip([&first, &second]) {
+            site.rig.mock.set_capture(stream.raw(), None);
+            memory.end().expect("once");
+        }
+        let freeing = {
+            let (site, other) = (site.clone(), other.clone());
+            spawn(move || site.give(other.as_ref(), left))
+        };
+        // SAFETY: no graph has come of the captures.
+        let bytes =
+            memories.each_mut().map(|memory| unsafe { memory.release() }.expect("nothing of it is out"));
+        freeing.join().unwrap();
+        assert_eq!(bytes[0], 0, "the other one has it, unless it is not free yet");
+        WENT_WITH_IT[usize::from(bytes[1] == LONG)].note(true);
+        assert!([0, LONG].contains(&bytes[1]));
+        other.synchronize().expect("nothing fails");
+        let again = site.take(other.as_ref(), LONG).expect("nothing is lost");
+        site.give(other.as_ref(), again);
+        drop((memories, first, second, other));
+        site.end();
+    });
+    assert!(WENT_WITH_IT.iter().all(|seen| seen.times() > 0), "{WENT_WITH_IT:?}");
+}
+
 /// A block is left to the graph while another thread puts it to sleep: it is one or the other, for a free of what sleeps looks for no graph.
 #[test]
 fn a_block_is_left_or_falls_asleep() {

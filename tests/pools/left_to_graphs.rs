@@ -1,7 +1,8 @@
-//! Blocks that two streams of a capture use, and that are dropped within it: they are the graph's, and go back with its memory.
+//! Blocks that several streams use, of which some capture, and that are dropped meanwhile: they are the graphs', and go back with their memory.
 
 #![expect(unsafe_code, reason = "gives the memory of graphs back, and frees blocks")]
 
+use alluvion::compose::StackGraphMemory;
 use alluvion::driver::{Call, CaptureMode};
 use alluvion::suballoc::SuballocBook;
 use alluvion::{
@@ -289,4 +290,96 @@ fn a_block_that_is_left_outlives_its_pool() {
     unsafe { sim.launch_graph(0, main.raw(), &graph) }.expect("it can be launched");
     main.synchronize().expect("the device goes on");
     assert!(sim.hazards().is_empty(), "{:#?}", sim.hazards());
+}
+
+/// Two streams that capture, each with memory of its graph.
+fn two_captures(sim: &Sim, stack: &AnyResource, streams: [&Stream; 2]) -> [StackGraphMemory; 2] {
+    streams.map(|stream| {
+        sim.begin_capture(0, stream.raw(), CaptureMode::Relaxed).expect("it can capture");
+        stack.capture(stream).expect("there is a pool")
+    })
+}
+
+/// A block that two graphs use is there until both have gone, in whatever order, and wherever its home is.
+#[test]
+fn a_container_that_two_captures_use_goes_back_with_the_last_one() {
+    for (home_captures, first) in [(true, 0), (true, 1), (false, 0), (false, 1)] {
+        let (sim, stack, main, side) = rig("pool | cuda");
+        let outside = sim.device(0).stream().expect("there are numbers");
+        let home = if home_captures { &main } else { &outside };
+        let block = DeviceVec::<u8, _>::filled_in(MIB, 1, home, &stack).expect("there is memory");
+        let address = block.as_device_ptr();
+        home.synchronize().expect("nothing fails");
+        let memories = two_captures(&sim, &stack, [&main, &side]);
+        let uses = if home_captures { vec![&side] } else { vec![&main, &side] };
+        for stream in uses {
+            block.record_use(stream).expect("it is of this machine");
+        }
+        drop(block);
+        let status = || stack.find::<SuballocBook>().expect("there is a pool").status();
+        assert_eq!((status().graph_bytes, memories[0].reserved_bytes()), (MIB, MIB), "it is held once");
+        for stream in [&main, &side] {
+            drop(sim.end_capture(0, stream.raw()).expect("the capture is whole"));
+        }
+        let [one, other] = [&memories[first], &memories[1 - first]];
+        // SAFETY: the graph is gone, and was never launched.
+        assert_eq!(unsafe { one.release() }.expect("none is out"), 0, "the other graph has it");
+        assert_eq!((status().graph_bytes, other.reserved_bytes()), (MIB, MIB));
+        let others: Vec<_> = (0..8)
+            .map(|_| DeviceVec::<u8, _>::uninit_in(MIB, &outside, &stack).expect("there is memory"))
+            .collect();
+        assert!(others.iter().all(|other| other.as_device_ptr() != address));
+        drop(others);
+        // SAFETY: as above.
+        assert_eq!(unsafe { other.release() }.expect("none is out"), MIB);
+        assert_eq!((status().graph_bytes, status().live_bytes), (0, 0));
+        assert!(sim.hazards().is_empty(), "{:#?}", sim.hazards());
+    }
+}
+
+/// The stream that frees a block need not capture: it is the graph's whose capture has used it.
+#[test]
+fn a_container_whose_home_does_not_capture_is_the_graphs() {
+    let (sim, stack, main, side) = rig("stats | pool | cuda");
+    let outside = sim.device(0).stream().expect("there are numbers");
+    let block = DeviceVec::<u8, _>::filled_in(MIB, 1, &outside, &stack).expect("there is memory");
+    sim.begin_capture(0, main.raw(), CaptureMode::Global).expect("it can capture");
+    let memory = stack.capture(&main).expect("there is a pool");
+    memory.follow(&side, &main).expect("it joins");
+    for stream in [&main, &side] {
+        block.record_use(stream).expect("it is of this machine");
+    }
+    drop(block);
+    assert_eq!(memory.reserved_bytes(), MIB);
+    memory.follow(&main, &side).expect("they are of one capture");
+    drop(sim.end_capture(0, main.raw()).expect("the capture is whole"));
+    // SAFETY: the graph is gone, and was never launched.
+    assert_eq!(unsafe { memory.release() }.expect("none is out"), MIB);
+    let status = stack.find::<SuballocBook>().expect("there is a pool").status();
+    assert_eq!((status.graph_bytes, status.live_bytes), (0, 0));
+}
+
+/// A mark adds to one that was there, and goes with the memory of one graph for that graph alone.
+#[test]
+fn a_block_that_is_left_to_one_graph_and_to_another_is_left_to_both() {
+    for released_before_the_free in [0, 1] {
+        let (sim, stack, main, side) = rig("pool | cuda");
+        let layout = Layout::from_bytes(MIB).expect("it is short");
+        let block = stack.allocate(layout, main.as_ref()).expect("there is memory");
+        let memories = two_captures(&sim, &stack, [&main, &side]);
+        for stream in [&main, &side] {
+            assert!(stack.leave_to_graph(block, stream, &Frontier::quiescent()));
+        }
+        for stream in [&main, &side] {
+            drop(sim.end_capture(0, stream.raw()).expect("the capture is whole"));
+        }
+        let [gone, left] = [&memories[released_before_the_free], &memories[1 - released_before_the_free]];
+        // SAFETY: the graph is gone, and was never launched.
+        assert_eq!(unsafe { gone.release() }.expect("none is out"), 0);
+        // SAFETY: the block came from there with this layout, and nothing but the graph uses it.
+        unsafe { stack.deallocate(block, layout, main.as_ref()) };
+        assert_eq!(left.reserved_bytes(), MIB, "it is the other graph's");
+        // SAFETY: as above.
+        assert_eq!(unsafe { left.release() }.expect("none is out"), MIB);
+    }
 }

@@ -4,7 +4,7 @@
 
 use super::state::Phase;
 use super::{Ending, Timeline};
-use crate::driver::{Call, Code, DriverError, DriverResult, RawStream, RelaxedCapture};
+use crate::driver::{Call, CaptureId, Code, DriverError, DriverResult, RawStream, RelaxedCapture};
 use crate::order::past::Past;
 use crate::order::{Cover, Epoch, Stamp, StreamId};
 
@@ -105,18 +105,30 @@ impl Timeline {
     /// For a wait for the device, which would break every capture of it. Only a stream that is at hand can be asked. The legacy stream
     /// answers for every blocking stream of the device, also for those that this crate does not know.
     pub(crate) fn require_no_capture(&self) -> DriverResult<()> {
+        self.while_at_hand(|| self.refuse_capture()).map(drop)
+    }
+
+    /// The capture that the stream takes part in, for a caller without a handle; `None` also for a stream that is not at hand.
+    pub(crate) fn capture_id(&self) -> DriverResult<Option<CaptureId>> {
+        // SAFETY: the raw stream is live: a pin keeps it from being destroyed, or its owner does.
+        let capture = || unsafe { self.driver.stream_capture_id(self.ordinal, self.raw()) };
+        self.while_at_hand(capture).map(Option::flatten)
+    }
+
+    /// Asks the stream with a pin; `None` if it is not at hand.
+    fn while_at_hand<T>(&self, ask: impl FnOnce() -> DriverResult<T>) -> DriverResult<Option<T>> {
         self.state.require_same_process()?;
         {
             let mut state = self.state.lock();
             // Beside the timeline of its part in a capture, a stream has one of its own.
             if state.phase != Phase::Live || matches!(state.ending, Ending::Branch(_)) {
-                return Ok(());
+                return Ok(None);
             }
             state.pins += 1;
         }
-        let captures = self.refuse_capture();
+        let answer = ask();
         self.unpin(None);
-        captures
+        answer.map(Some)
     }
 
     /// As [`synchronize`](Self::synchronize), without waiting: `None` if there is work left.

@@ -1,8 +1,10 @@
 //! Freeing blocks of graphs, and blocks that graphs use.
 
+use smallvec::SmallVec;
+
 use super::super::book::Inner;
 use super::super::{Engine, SuballocBook, misuse};
-use super::{Graphs, Left, LiveBlock, ReservationId};
+use super::{Graphs, Left, LiveBlock, ParkedBlock, ReservationId, Users};
 use crate::driver::CaptureId;
 use crate::error::{Error, MisuseKind};
 use crate::resource::{DevicePtr, Layout, Resource};
@@ -138,9 +140,10 @@ impl<U: Resource> Engine<U> {
 
 impl SuballocBook {
     /// Has the next free of a block leave it to the graph that may use it: the block serves neither the capture again nor anybody else
-    /// until the memory of the graph is released, which waits for `uses`. For a block whose free on `stream` cannot come behind them,
-    /// because a stream captures. Until that free it does not sleep, as any block that a graph holds. Returns `false` if no memory of a
-    /// graph has to do with the block, or no block that is awake begins there: then nothing has changed.
+    /// until the memory of the graph is released, which waits for `uses`; or of the last one, where several captures use it. For a block whose
+    /// free on `stream` cannot come behind them, because a stream captures. Until that free it does not sleep, as any block that a graph
+    /// holds. Returns `false` if no memory of a graph has to do with the block, or no block that is awake begins there: then nothing has
+    /// changed.
     pub(crate) fn leave_to_graph(&self, block: DevicePtr, stream: StreamRef<'_>, uses: &Frontier) -> bool {
         if self.is_forked_child() || self.device.require(stream.device()).is_err() {
             return false;
@@ -149,11 +152,24 @@ impl SuballocBook {
             return false;
         }
         // Without a lock, because the driver is asked.
-        let capture = self.graphs.capture_of(Some(stream));
+        let captures = self.captures_of(stream, uses);
         // Until the mark is there: what falls asleep is looked at under the lock, too.
         let Some(inner) = self.lock_unless_forked() else { return false };
         let Some(bytes) = self.bytes_awake(&inner, block) else { return false };
-        self.graphs.leave(block, bytes, capture, uses)
+        self.graphs.leave(block, bytes, &captures, uses)
+    }
+
+    /// The captures that a stream and those of the uses take part in.
+    fn captures_of(&self, stream: StreamRef<'_>, uses: &Frontier) -> SmallVec<[CaptureId; 2]> {
+        let mut captures: SmallVec<_> = self.graphs.capture_of(Some(stream)).into_iter().collect();
+        // The numbers of captures are of one machine.
+        let machine = self.device.machine();
+        let of_machine = uses.iter().filter(|used| used.stream.machine() == machine.number());
+        if self.graphs.have_a_session() {
+            let timelines = of_machine.filter_map(|used| machine.table().timeline(used.stream));
+            captures.extend(timelines.filter_map(|timeline| timeline.capture_id().ok().flatten()));
+        }
+        captures
     }
 
     /// The bytes of a block of a graph, or of one of the suballocator that is out and awake, that begins there. A layer above may hand out
@@ -230,7 +246,7 @@ impl Graphs {
             return Parked::Kept;
         };
         let Some(reservation) = reservations.get(id) else { return Parked::Gone };
-        reservation.park(block, layout, behind);
+        reservation.park(ParkedBlock { block, layout, next: Users::new() }, behind);
         Parked::Kept
     }
 
@@ -239,34 +255,44 @@ impl Graphs {
     fn park_left(&self, block: DevicePtr, layout: Layout, behind: Option<Stamp>) -> Parked {
         let mut guard = self.reservations.lock();
         let reservations = &mut *guard;
-        let Some(left) = reservations.left.remove(&block.address()) else {
+        let Some(Left { mut users, .. }) = reservations.left.remove(&block.address()) else {
             let is_kept = reservations.blocks().any(|(of, _)| of == block);
             return if is_kept { Parked::Before } else { Parked::Gone };
         };
         self.set_filter(reservations);
-        let Some(reservation) = reservations.get(left.of) else { return Parked::Gone };
-        reservation.park(block, layout, behind);
+        let Some(reservation) = reservations.get(users.remove(0)) else { return Parked::Gone };
+        reservation.park(ParkedBlock { block, layout, next: users }, behind);
         Parked::Kept
     }
 
     /// Notes that a block belongs to a graph from its free on, and what its release has to wait for beside: the graph that the block
-    /// is of, or that of a capture. Returns `false` if there is none.
-    fn leave(&self, block: DevicePtr, bytes: u64, capture: Option<CaptureId>, uses: &Frontier) -> bool {
+    /// is of, or those of captures, of which the first that is not released yet keeps it. Returns `false` if there is none.
+    fn leave(&self, block: DevicePtr, bytes: u64, captures: &[CaptureId], uses: &Frontier) -> bool {
         let mut guard = self.reservations.lock();
         let reservations = &mut *guard;
-        let id = match reservations.live.get_mut(&block.address()) {
+        let keeper = match reservations.live.get_mut(&block.address()) {
             Some(live) => {
                 live.is_left = true;
                 live.reservation
             }
             None => {
-                let of_capture = capture.and_then(|capture| reservations.of_capture(capture));
-                let Some(id) = of_capture.map(|reservation| reservation.id) else { return false };
-                reservations.left.insert(block.address(), Left { of: id, bytes });
-                id
+                let found: Users = captures
+                    .iter()
+                    .filter_map(|capture| reservations.of_capture(*capture).map(|reservation| reservation.id))
+                    .collect();
+                let Some(&first) = found.first() else { return false };
+                let left =
+                    reservations.left.entry(block.address()).or_insert(Left { users: Users::new(), bytes });
+                for id in found {
+                    if !left.users.contains(&id) {
+                        left.users.push(id);
+                    }
+                }
+                left.users.first().copied().unwrap_or(first)
             }
         };
-        if let Some(reservation) = reservations.get(id) {
+        // Who keeps it waits for the uses before it hands the block on.
+        if let Some(reservation) = reservations.get(keeper) {
             reservation.behind.join(uses);
         }
         self.set_filter(reservations);

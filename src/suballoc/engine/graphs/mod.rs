@@ -14,8 +14,8 @@
 //!
 //! A block returns to its session only if it was allocated in it and is freed on a stream of the same capture. Any other free
 //! may lie behind work that runs, which no launch of the graph follows: such a block is kept until the reservation is released.
-//! So is one that another stream of the capture has used, when the stream of the free cannot wait for that use: its owner
-//! [leaves](SuballocBook::leave_to_graph) it before the free.
+//! So is one that a stream which captures has used, when the stream of the free cannot wait for that use: its owner
+//! [leaves](SuballocBook::leave_to_graph) it before the free. Where several captures use it, one reservation after the other keeps it.
 //!
 //! # The filter
 //!
@@ -32,6 +32,7 @@ mod free;
 mod release;
 
 use hashbrown::HashMap;
+use smallvec::SmallVec;
 
 use super::book::SuballocBook;
 use super::sleeping::AsleepFilter;
@@ -64,8 +65,8 @@ struct Reservation {
     book: Arc<SuballocBook>,
     /// Blocks of the suballocator, with their layouts, which the book of the reservation carves.
     segments: Vec<(DevicePtr, Layout)>,
-    /// Blocks of the suballocator that were freed in a capture: the graph uses them.
-    parked: Vec<(DevicePtr, Layout)>,
+    /// Blocks of the suballocator that were freed in a capture, or were left to it: the graph uses them.
+    parked: Vec<ParkedBlock>,
     sessions: Vec<Session>,
     /// The work that runs before which memory of the reservation was freed.
     behind: Frontier,
@@ -84,15 +85,16 @@ impl Reservation {
         self.session(capture).filter(|session| session.is_open)
     }
 
-    /// Keeps a block of the suballocator that the graph uses, which was freed behind that point.
-    fn park(&mut self, block: DevicePtr, layout: Layout, behind: Option<Stamp>) {
-        self.parked.push((block, layout));
+    /// Keeps a block of the suballocator that the graph uses, and perhaps others, which was freed behind that point.
+    fn park(&mut self, parked: ParkedBlock, behind: Option<Stamp>) {
+        self.parked.push(parked);
         behind.iter().for_each(|stamp| self.behind.extend(*stamp));
     }
 
     /// All that it holds of the suballocator.
     fn blocks(&self) -> impl Iterator<Item = (DevicePtr, Layout)> + '_ {
-        self.segments.iter().chain(&self.parked).copied()
+        let parked = self.parked.iter().map(|parked| (parked.block, parked.layout));
+        self.segments.iter().copied().chain(parked)
     }
 }
 
@@ -107,10 +109,23 @@ struct LiveBlock {
     is_left: bool,
 }
 
+/// Reservations whose graphs use a block: one, for most blocks.
+type Users = SmallVec<[ReservationId; 1]>;
+
+/// A block of the suballocator that a reservation keeps until it is released.
+#[derive(Debug)]
+struct ParkedBlock {
+    block: DevicePtr,
+    layout: Layout,
+    /// Others whose graphs use it: the first of them that is not released keeps it next.
+    next: Users,
+}
+
 /// A block of the suballocator that is a reservation's from its free on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Left {
-    of: ReservationId,
+    /// Not empty. The first will keep it.
+    users: Users,
     bytes: u64,
 }
 

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "gives the memory of graphs that are gone back to its suballocator")]
 
 use super::super::SuballocBook;
-use super::{Graphs, Reservation, ReservationId, over, released};
+use super::{Graphs, ParkedBlock, Reservation, ReservationId, over, released};
 use crate::driver::CaptureId;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout};
@@ -65,7 +65,7 @@ impl SuballocBook {
             }
         };
         let mut bytes = 0;
-        for &(block, layout) in &gone.parked {
+        for &ParkedBlock { block, layout, .. } in &gone.parked {
             bytes += layout.rounded_bytes();
             self.withdraw(block, layout, None);
             // It has left the ledger when it was freed, and all that ran before that is over.
@@ -115,9 +115,21 @@ impl Graphs {
         if reservation.behind != *waited {
             return Ok(GivenUp::Behind(reservation.behind.clone()));
         }
-        let gone = reservations.all.swap_remove(at);
-        // Blocks that were left to it and are not free yet are freed like any other, and the filter needs not look for them.
-        reservations.left.retain(|_, left| left.of != id);
+        let mut gone = reservations.all.swap_remove(at);
+        // Behind the wait for all that runs, so that the next one has not to wait for it again.
+        for mut parked in core::mem::take(&mut gone.parked) {
+            parked.next.retain(|next| reservations.get(*next).is_some());
+            if parked.next.is_empty() {
+                gone.parked.push(parked);
+            } else if let Some(next) = reservations.get(parked.next.remove(0)) {
+                next.park(parked, None);
+            }
+        }
+        // Blocks that were left to it alone and are not free yet are freed like any other, and the filter needs not look for them.
+        reservations.left.retain(|_, left| {
+            left.users.retain(|user| *user != id);
+            !left.users.is_empty()
+        });
         self.set_filter(reservations);
         Ok(GivenUp::Last(gone))
     }
