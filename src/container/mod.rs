@@ -47,6 +47,7 @@ mod forward;
 mod guard;
 mod guarded_ptr;
 mod host_buffer;
+mod lent;
 pub(crate) mod owned;
 #[cfg(feature = "bytemuck")]
 mod plain;
@@ -72,6 +73,7 @@ pub use device_vec::DeviceVec;
 pub use guard::{ReadGuard, WriteGuard};
 pub use guarded_ptr::GuardedPtr;
 pub use host_buffer::HostBuffer;
+pub(crate) use lent::Lent;
 #[cfg(feature = "bytemuck")]
 pub use plain::Plain;
 pub use raw_parts::RawParts;

@@ -1,5 +1,7 @@
 //! `SavedFile`: reads blocks from a file.
 
+#![expect(unsafe_code, reason = "writes to blocks that callers name by their addresses")]
+
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -9,9 +11,10 @@ use super::beside::beside;
 use super::checksum::Checksum;
 use super::format::{HEADER_BYTES, Header, Row, decode_table, require_sum};
 use super::through_host::upload;
-use crate::container::{DeviceCopy, DeviceSliceMut};
+use crate::container::{DeviceCopy, DeviceSliceMut, Lent};
 use crate::error::Error;
-use crate::stream::OnStream;
+use crate::host::PinnedAlloc;
+use crate::stream::{OnStream, StreamRef};
 
 /// Blocks that a [`Saver`](super::Saver) has written, on this machine or another one.
 #[derive(Debug)]
@@ -98,12 +101,47 @@ impl SavedFile {
         into: DeviceSliceMut<'_, T>,
         stream: impl OnStream<'s>,
     ) -> Result<(), Error> {
+        self.restore_through(name, into.cast_mut()?, stream.stream_ref(), None)
+    }
+
+    /// As [`restore`](Self::restore), into a block that is known by its address, behind what `stream` does, by way of this
+    /// pinned memory, or of its own.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Safety
+    ///
+    /// The block has so many bytes, on the device of the stream, and nothing uses or frees them until the call returns. If that is an error of
+    /// which nobody can say whether the device has stopped, never.
+    #[doc(hidden)]
+    pub unsafe fn restore_block<'s>(
+        &mut self,
+        name: &str,
+        block: u64,
+        bytes: usize,
+        stream: impl OnStream<'s>,
+        pinned: Option<PinnedAlloc>,
+    ) -> Result<(), Error> {
+        let stream = stream.stream_ref();
+        // SAFETY: the caller's promises.
+        let mut block = unsafe { Lent::new(block, bytes, stream) }?;
+        self.restore_through(name, block.as_mut_slice(), stream, pinned)
+    }
+
+    fn restore_through(
+        &mut self,
+        name: &str,
+        into: DeviceSliceMut<'_, u8>,
+        stream: StreamRef<'_>,
+        pinned: Option<PinnedAlloc>,
+    ) -> Result<(), Error> {
         let bytes = self.begin(name)?;
-        let into = into.cast_mut::<u8>()?;
         if into.len() as u64 != bytes {
-            return Err(Error::length_mismatch(into.len(), bytes as usize));
+            return Err(Error::length_mismatch(into.len(), usize::try_from(bytes).unwrap_or(usize::MAX)));
         }
-        upload(into, stream.stream_ref(), self)
+        upload(into, stream, pinned, self)
     }
 
     /// Begins to read a block, which [`read`](Self::read) gives. Returns its bytes.

@@ -1,5 +1,7 @@
 //! `Saver`: writes blocks to a file.
 
+#![expect(unsafe_code, reason = "reads blocks that callers name by their addresses")]
+
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -10,9 +12,10 @@ use super::beside::beside;
 use super::checksum::Checksum;
 use super::format::{BLOCK_ALIGN, HEADER_BYTES, Header, MOST_NAME_BYTES, Row, encode_table};
 use super::through_host::download;
-use crate::container::{DeviceCopy, DeviceSlice};
+use crate::container::{DeviceCopy, DeviceSlice, Lent};
 use crate::error::Error;
-use crate::stream::OnStream;
+use crate::host::PinnedAlloc;
+use crate::stream::{OnStream, StreamRef};
 use crate::whole_file::WholeFile;
 
 /// How much is summed and then written: what was just read for the one is in the caches of the processor for the other.
@@ -85,9 +88,44 @@ impl Saver {
         block: DeviceSlice<'_, T>,
         stream: impl OnStream<'s>,
     ) -> Result<(), Error> {
-        let bytes = block.cast::<u8>()?;
+        self.save_through(name, block.cast()?, stream.stream_ref(), None)
+    }
+
+    /// As [`save`](Self::save), of a block that is known by its address, behind what `stream` does, by way of this
+    /// pinned memory, or of its own.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Safety
+    ///
+    /// The block has so many bytes, on the device of the stream, and nothing writes to them, or frees them, until the call returns. If that is
+    /// an error of which nobody can say whether the device has stopped, never.
+    #[doc(hidden)]
+    pub unsafe fn save_block<'s>(
+        &mut self,
+        name: &str,
+        block: u64,
+        bytes: usize,
+        stream: impl OnStream<'s>,
+        pinned: Option<PinnedAlloc>,
+    ) -> Result<(), Error> {
+        let stream = stream.stream_ref();
+        // SAFETY: the caller's promises.
+        let block = unsafe { Lent::new(block, bytes, stream) }?;
+        self.save_through(name, block.as_slice(), stream, pinned)
+    }
+
+    fn save_through(
+        &mut self,
+        name: &str,
+        bytes: DeviceSlice<'_, u8>,
+        stream: StreamRef<'_>,
+        pinned: Option<PinnedAlloc>,
+    ) -> Result<(), Error> {
         self.begin(name, bytes.len() as u64)?;
-        let saved = download(bytes, stream.stream_ref(), self);
+        let saved = download(bytes, stream, pinned, self);
         if saved.is_err() {
             self.open = None;
         }

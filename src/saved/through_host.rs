@@ -20,8 +20,10 @@ struct Buffers {
 }
 
 impl Buffers {
-    fn of(stream: StreamRef<'_>) -> Result<Self, Error> {
-        Ok(Self { alloc: PinnedAlloc::new(stream.device())?, free: Vec::new() })
+    /// In that memory, or in such as is near the device.
+    fn of(stream: StreamRef<'_>, alloc: Option<PinnedAlloc>) -> Result<Self, Error> {
+        let alloc = alloc.map_or_else(|| PinnedAlloc::new(stream.device()), Ok)?;
+        Ok(Self { alloc, free: Vec::new() })
     }
 
     /// One of so many bytes, which are arbitrary.
@@ -40,12 +42,13 @@ impl Buffers {
 pub(super) fn download(
     from: DeviceSlice<'_, u8>,
     stream: StreamRef<'_>,
+    pinned: Option<PinnedAlloc>,
     saver: &mut Saver,
 ) -> Result<(), Error> {
     if from.is_empty() {
         return Ok(());
     }
-    let mut buffers = Buffers::of(stream)?;
+    let mut buffers = Buffers::of(stream, pinned)?;
     saver.write_behind(|behind: &mut Behind<'_, PinnedVec<u8>>| {
         let mut before: Option<Transfer<PinnedVec<u8>>> = None;
         for part in from.chunks(BUFFER)? {
@@ -67,13 +70,14 @@ pub(super) fn download(
 pub(super) fn upload(
     into: DeviceSliceMut<'_, u8>,
     stream: StreamRef<'_>,
+    pinned: Option<PinnedAlloc>,
     saved: &mut SavedFile,
 ) -> Result<(), Error> {
     if into.is_empty() {
         return saved.read(&mut []);
     }
     let bytes = into.len();
-    let mut buffers = Buffers::of(stream)?;
+    let mut buffers = Buffers::of(stream, pinned)?;
     saved.read_ahead(|ahead: &mut Ahead<'_, PinnedVec<u8>>| {
         for _ in 0..bytes.div_ceil(BUFFER).min(BUFFERS) {
             ahead.give(buffers.take(bytes.min(BUFFER))?)?;

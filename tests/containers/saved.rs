@@ -1,5 +1,7 @@
 //! Blocks in a file: what is saved is restored, and every damage is told.
 
+#![expect(unsafe_code, reason = "saves and restores blocks by their addresses")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use alluvion::driver::{Call, Code};
 use alluvion::saved::{SavedFile, Saver};
 use alluvion::sim::Fault;
-use alluvion::{DeviceVec, ErrorKind, Sim};
+use alluvion::{DeviceVec, ErrorKind, PinnedAlloc, Sim};
 
 const MIB: usize = 1 << 20;
 
@@ -62,6 +64,40 @@ fn restored(sim: &Sim, path: &Path, name: &str) -> Result<Vec<u8>, alluvion::Err
     let mut block = DeviceVec::<u8>::uninit(bytes, &stream)?;
     saved.restore(name, block.as_mut_slice(), &stream)?;
     block.to_vec(&stream)
+}
+
+/// As other languages name them.
+#[test]
+fn blocks_that_are_known_by_their_addresses_come_back() {
+    let (sim, folder) = (Sim::new(), Folder::new());
+    let (stream, other) = (sim.device(0).stream().unwrap(), sim.device(0).stream().unwrap());
+    let bytes = 9 * MIB + 1;
+    let block = DeviceVec::from_slice(&numbers(bytes), &stream).unwrap();
+    let address = block.as_device_ptr().address();
+    let mut saver = Saver::create(folder.path()).unwrap();
+    other.wait_for_stream(&stream).unwrap();
+    // SAFETY: the block is as long, and nothing else uses it.
+    unsafe { saver.save_block("block", address, bytes, &other, None) }.unwrap();
+    // SAFETY: it has no bytes.
+    unsafe { saver.save_block("nothing", 0, 0, &other, None) }.unwrap();
+    // SAFETY: it is refused.
+    let refused = unsafe { saver.save_block("nowhere", 0, 1, &other, None) }.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    saver.finish().unwrap();
+
+    let into = DeviceVec::<u8>::filled(bytes, 0, &stream).unwrap();
+    let address = into.as_device_ptr().address();
+    let mut saved = SavedFile::open(folder.path()).unwrap();
+    let pinned = PinnedAlloc::new(&sim.device(0)).unwrap();
+    // SAFETY: as above.
+    unsafe { saved.restore_block("block", address, bytes, &stream, Some(pinned)) }.unwrap();
+    assert_eq!(into.to_vec(&stream).unwrap(), numbers(bytes));
+    // SAFETY: as above.
+    let refused = unsafe { saved.restore_block("block", address, bytes - 1, &stream, None) }.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::LengthMismatch);
+    // SAFETY: as above.
+    unsafe { saved.restore_block("nothing", 0, 0, &stream, None) }.unwrap();
+    assert!(sim.hazards().is_empty(), "{:#?}", sim.hazards());
 }
 
 #[test]
