@@ -1,6 +1,10 @@
 //! Blocks of more than 1 MiB over pages: the core decides where they lie, and a pair of calls does not ask it twice.
 
-use alluvion::{PoolConfig, Resource};
+#![expect(unsafe_code, reason = "frees what is no live block")]
+
+use alluvion::error::{MisuseKind, freeing};
+use alluvion::testing::Bench;
+use alluvion::{DevicePtr, Layout, PoolConfig, Resource, Sim};
 
 use crate::paged::{MIB, PAGE, exact, machine, pool};
 use crate::raw_block::Held;
@@ -86,4 +90,34 @@ fn a_block_in_place_is_trimmed() {
     }
     drop((pool, stream));
     sim.assert_clean();
+}
+
+/// The block that was cut last may lie in place, and any other goes to the core: a free that is wrong is noticed of either.
+#[test]
+fn a_wrong_free_of_a_large_block_is_noticed() {
+    let sim = Sim::with_config(Bench::config().devices(1).memory_bytes(64 * PAGE).watch_blocks(false));
+    let stream = sim.device(0).stream().unwrap();
+    let pool = pool(&sim, exact().checked(false));
+    let [earlier, last] = [(); 2].map(|()| Held::of(&pool, 4 * PAGE, stream.as_ref()));
+    let refused = |block: DevicePtr, bytes| {
+        // SAFETY: it is no live block of that length, which is noticed.
+        let free = || unsafe { pool.deallocate(block, Layout::from_bytes(bytes).unwrap(), stream.as_ref()) };
+        freeing(free).expect_err("it is wrong").misuse().expect("a misuse").what
+    };
+    for block in [earlier.pointer, last.pointer] {
+        let wrong_size = MisuseKind::WrongSize { allocated_bytes: 4 * PAGE };
+        assert_eq!(refused(block, 4 * PAGE - 256), wrong_size);
+        assert_eq!(refused(block, 6 * PAGE), wrong_size);
+        assert_eq!(refused(block.offset(PAGE), 4 * PAGE), MisuseKind::InteriorPointer { block });
+    }
+    let pointers = [earlier.pointer, last.pointer];
+    earlier.free(stream.as_ref());
+    last.free(stream.as_ref());
+    for block in pointers {
+        assert!(matches!(
+            refused(block, 4 * PAGE),
+            MisuseKind::DoubleFree | MisuseKind::InteriorPointer { .. }
+        ));
+    }
+    assert_eq!((pool.status().wrong_frees, pool.status().live_blocks), (8, 0));
 }

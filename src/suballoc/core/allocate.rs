@@ -101,7 +101,7 @@ impl Core {
     /// Returns `true` if `requester` could have a block of `units` of its own or unowned memory. O(1).
     pub(crate) fn has_whole(&self, requester: Owner, units: u32) -> bool {
         let request = FitRequest { units, align_units: 1, zone: self.ranges.zone_for(units) };
-        self.fit(requester, request).or_else(|| self.fit(Owner::UNOWNED, request)).is_some()
+        self.fits(requester, request) || self.fits(Owner::UNOWNED, request)
     }
 
     /// Returns `true` if a block of `units` would be cut for `requester` from one, of its own or unowned, that is more

@@ -6,9 +6,9 @@
 
 use core::mem::offset_of;
 
-use super::Owner;
 use super::recent::Recent;
 use super::size_class::{CLASSES, Want};
+use super::{Owner, UNIT};
 use crate::resource::Layout;
 use crate::stream::{Epoch, StreamId};
 use crate::suballoc::debugger::{Plan, Record, ShownCache};
@@ -26,7 +26,7 @@ const FIRST_ENTRIES: usize = 8;
 const EDGE: usize = align_of::<Apart<u8>>() / size_of::<CacheEntry>() - 1;
 
 /// The most units in the stacks: 256 MiB.
-const MOST_UNITS: u64 = 1 << 20;
+const MOST_UNITS: u32 = 1 << 20;
 
 /// Longer blocks are worth merging before another block is cut: in a cache they keep their free neighbours apart. From
 /// 4 KiB to 64 KiB the footprint is above that of RMM's pool on as many of a hundred made-up workloads, to one.
@@ -137,7 +137,9 @@ pub(crate) struct Cache {
     large_full: u64,
     /// With an [`EDGE`] in front and behind.
     entries: Vec<CacheEntry>,
-    stacked_units: u64,
+    stacked_units: u32,
+    /// The long block that the core has cut last for this stream, over pages: the lower bits of its unit, 0 for none.
+    last_cut: u32,
     large_units: u64,
     hits: u64,
     misses: u64,
@@ -164,6 +166,7 @@ impl Default for Cache {
             large_full: 0,
             entries: Vec::new(),
             stacked_units: 0,
+            last_cut: 0,
             large_units: 0,
             hits: 0,
             misses: 0,
@@ -207,7 +210,7 @@ impl Cache {
 
     /// The units in it.
     pub(crate) fn units(&self) -> u64 {
-        self.stacked_units + self.large_units
+        u64::from(self.stacked_units) + self.large_units
     }
 
     /// Takes a block out.
@@ -239,6 +242,20 @@ impl Cache {
         self.large.as_ref().is_some_and(|large| large.in_place == InPlace { address, units, locks })
             && self.large_full == 0
             && self.put_large(units, address, epoch)
+    }
+
+    /// Notes the long block that the core has cut last for this stream.
+    #[inline]
+    pub(crate) fn note_cut(&mut self, address: u64) {
+        self.last_cut = low_bits(address);
+    }
+
+    /// Returns `true` if it is that block, or one that lies a multiple of a TiB from it. A program that frees it before it asks for another
+    /// long one is likely to ask for the same size again. Of other blocks the core would seldom cut the next one [where they
+    /// lie](Self::put_in_place), and to ask it takes 400 instructions.
+    #[inline]
+    pub(crate) fn was_cut_last(&self, address: u64) -> bool {
+        self.last_cut == low_bits(address)
     }
 
     /// Notes that the core would cut this block again where it lies.
@@ -301,7 +318,7 @@ impl Cache {
         self.recent.forget(taken.address);
         self.vacant = head;
         self.heads[stack as usize % HEADS] = taken.next();
-        self.stacked_units -= u64::from(units);
+        self.stacked_units -= units;
         Some(taken)
     }
 
@@ -310,7 +327,8 @@ impl Cache {
         if self.vacant == NONE && !self.extend(stack, units) {
             return false;
         }
-        let stacked_units = self.stacked_units + u64::from(units);
+        // Where all blocks have one size, that may be 2^32 units.
+        let stacked_units = self.stacked_units.saturating_add(units);
         if stacked_units > MOST_UNITS || epoch.0 >= EPOCH_LIMIT || !self.recent.note(address) {
             return false;
         }
@@ -523,6 +541,11 @@ impl Cache {
     }
 }
 
+#[inline]
+fn low_bits(address: u64) -> u32 {
+    (address / UNIT) as u32
+}
+
 /// Out of line, because it is needed once.
 #[cold]
 #[inline(never)]
@@ -636,7 +659,7 @@ mod tests {
     fn bytes_and_epochs_have_bounds() {
         let (mut cache, medium) = (Cache::default(), Want::of_units(4096).expect("not zero"));
         let held = (0..).take_while(|at| cache.put(medium, (at << 20) + 256, Epoch(1))).count() as u64;
-        assert_eq!(held * 4096, MOST_UNITS);
+        assert_eq!(held * 4096, u64::from(MOST_UNITS));
         let mut cache = Cache::default();
         assert!(!cache.put(medium, 256, Epoch(EPOCH_LIMIT)), "the epoch would run into the link");
         assert!(cache.put(medium, 256, Epoch(EPOCH_LIMIT - 1)));

@@ -87,7 +87,7 @@ impl Core {
     #[inline]
     pub(super) fn fit(&self, owner: Owner, request: FitRequest) -> Option<Id> {
         let id = self.fit_anywhere(owner, request)?;
-        if self.is_at_frontier(id) {
+        if self.is_at_frontier(id) && !self.is_only_block(id, owner) {
             Some(self.fit_elsewhere(owner, request, id).unwrap_or(id))
         } else {
             Some(id)
@@ -107,6 +107,18 @@ impl Core {
         }
     }
 
+    /// Returns `true` if the owner has no other free block.
+    #[inline]
+    fn is_only_block(&self, id: Id, owner: Owner) -> bool {
+        u64::from(self.nodes[id].units) == self.owners.place(owner).free_units
+    }
+
+    /// Returns `true` if the owner has a block that fits: if [`fit`](Self::fit) finds one.
+    #[inline]
+    pub(super) fn fits(&self, owner: Owner, request: FitRequest) -> bool {
+        self.fit_anywhere(owner, request).is_some()
+    }
+
     /// A block that fits, other than this one, which [`fit_anywhere`](Self::fit_anywhere) has found.
     #[cold]
     fn fit_elsewhere(&self, owner: Owner, request: FitRequest, found: Id) -> Option<Id> {
@@ -121,7 +133,11 @@ impl Core {
 
     #[inline]
     fn fit_anywhere(&self, owner: Owner, request: FitRequest) -> Option<Id> {
-        let bins = &self.owners.place(owner).bins;
+        let place = self.owners.place(owner);
+        if place.free_units < u64::from(request.units) {
+            return None;
+        }
+        let bins = &place.bins;
         let own = request.zone.bin(request.units);
         let bin = bins.at_least(own)?;
         if request.align_units != 1 {

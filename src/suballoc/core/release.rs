@@ -18,6 +18,29 @@ impl Core {
     #[inline]
     pub(crate) fn release(&mut self, address: u64, owner: Owner, epoch: Epoch) -> Result<u32, NotOut> {
         let id = self.index.remove(&self.nodes, address).ok_or(NotOut)?;
+        Ok(self.release_node(id, owner, epoch))
+    }
+
+    /// The same, if a block of this length that is out begins there. Else nothing is done.
+    pub(crate) fn release_exactly(
+        &mut self,
+        address: u64,
+        units: u32,
+        owner: Owner,
+        epoch: Epoch,
+    ) -> Result<(), NotOut> {
+        let id = self.index.remove(&self.nodes, address).ok_or(NotOut)?;
+        if self.nodes[id].units != units {
+            self.index.insert(address, id);
+            return Err(NotOut);
+        }
+        self.release_node(id, owner, epoch);
+        Ok(())
+    }
+
+    /// Frees a block that has left the index. Returns its size.
+    #[inline]
+    fn release_node(&mut self, id: Id, owner: Owner, epoch: Epoch) -> u32 {
         let BlockNode { units, before, after, .. } = self.nodes[id];
         self.free_units += u64::from(units);
         self.released += 1;
@@ -28,11 +51,11 @@ impl Core {
             self.mixed |= owner == Owner::UNOWNED;
             if owner != Owner::UNOWNED && (self.mixed || left == Owner::UNOWNED || right == Owner::UNOWNED) {
                 self.join(id, owner, epoch, true);
-                return Ok(units);
+                return units;
             }
         }
         self.put(id, owner, epoch, left == owner, right == owner);
-        Ok(units)
+        units
     }
 
     /// Whether a block that `owner` frees is merged with a neighbour of that holder.

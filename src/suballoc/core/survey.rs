@@ -88,6 +88,11 @@ impl Core {
         }
     }
 
+    /// The length of the block that is out and begins at `address`. O(1).
+    pub(crate) fn units_out_at(&self, address: u64) -> Option<u32> {
+        self.index.find(&self.nodes, address).map(|id| self.nodes[id].units)
+    }
+
     /// Of all owners.
     pub(crate) fn free_units(&self) -> u64 {
         self.free_units

@@ -40,7 +40,6 @@ pub(super) use requester::Requester;
 pub(super) use resource_impl::resource_by_engine;
 use slow_path::Attempt;
 
-use super::Reuse;
 use super::core::{Inspected, Want};
 use super::debugger::{Kind, Text};
 use super::ledger::LedgerMatch;
@@ -159,10 +158,7 @@ impl<U: Resource> Engine<U> {
         // With a ledger or a tool the fast path was skipped, so the cache comes now.
         let is_first = align_units == 1 && !self.book.is_plain();
         let cached = if is_first { self.book.take(want, requester.id()) } else { None };
-        if cached.is_none() && self.book.config.reuse != Reuse::Own {
-            self.book.premerge(&request);
-        }
-        let block = match cached.or_else(|| self.book.serve(&request, &[])) {
+        let block = match cached.or_else(|| self.book.serve_merged(&request)) {
             Some(block) => block,
             None => self.take_slowly(&request)?,
         };

@@ -7,6 +7,7 @@ use super::spill::{return_to_core, spill_all, spill_large};
 use crate::resource::DevicePtr;
 use crate::stream::{Epoch, StreamId};
 use crate::suballoc::core::{Cache, Owner, Spilled};
+use crate::sync::MutexGuard;
 
 /// Merging is skipped while a free block fits this many times the largest recent request.
 const PLENTY: u32 = 4;
@@ -27,6 +28,16 @@ impl SuballocBook {
     ) -> Option<DevicePtr> {
         let mut inner = self.lock();
         first(&mut inner);
+        self.serve_under(inner, request, reach)
+    }
+
+    /// As [`serve`](Self::serve), under this lock, which is released.
+    pub(super) fn serve_under(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        request: &Request<'_>,
+        reach: &[(StreamId, Epoch)],
+    ) -> Option<DevicePtr> {
         let steals = inner.steals;
         let served = self.serve_locked(&mut inner, request, reach);
         let is_stolen = inner.steals != steals;
@@ -48,6 +59,7 @@ impl SuballocBook {
         self.serve_locked(&mut inner, request, &[]).ok_or_else(|| or(&mut inner))
     }
 
+    #[inline]
     fn serve_locked(
         &self,
         inner: &mut Inner,
@@ -68,7 +80,7 @@ impl SuballocBook {
                 cache.spill_long(|spilled| return_to_core(&mut inner.core, owner, spilled));
             }
         }
-        let reach = &of_owners(&inner.core, reach);
+        let reach = &*of_owners(&inner.core, reach);
         let claim = self.config.claim_units;
         let address = match carve(inner, &mut cache, request, now, reach, claim) {
             Some(address) => address,
@@ -79,6 +91,9 @@ impl SuballocBook {
             }
             None => return None,
         };
+        if self.page_units > 0 && request.is_long() {
+            cache.note_cut(address);
+        }
         inner.misses += 1;
         if cache.miss(request.want) {
             inner.emptying.note_return();
@@ -94,6 +109,7 @@ pub(super) fn has_plenty(inner: &Inner, owner: Owner, request: &Request<'_>) -> 
 }
 
 /// Takes a block out of the core. For a small request takes more blocks of that size, and puts them into the cache.
+#[inline]
 fn carve(
     inner: &mut Inner,
     cache: &mut Cache,

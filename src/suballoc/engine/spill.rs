@@ -25,19 +25,25 @@ impl SuballocBook {
     ) -> Option<MisuseKind> {
         // In a forked child the parent's memory is leaked.
         let mut inner = self.lock_unless_forked()?;
-        let inspected = inner.core.inspect(block.address());
-        match inspected {
-            Inspected::Out { units } if units == want.units() => {}
-            Inspected::Out { units } => {
-                return Some(MisuseKind::WrongSize { allocated_bytes: units as usize * UNIT as usize });
-            }
-            wrong => return Some(misuse_kind(wrong)),
-        }
-        if self.cache(&mut inner.core, freed_at.map(Stamp::stream)).holds(want, block.address()) {
+        let (address, units) = (block.address(), want.units());
+        let mut cache = self.cache(&mut inner.core, freed_at.map(Stamp::stream));
+        if cache.holds(want, address) {
             return Some(MisuseKind::DoubleFree);
         }
-        self.put_or_take_back(&mut inner, want, block, freed_at);
-        None
+        let is_live = if self.is_cached(want) || cache.was_cut_last(address) {
+            let is_live = inner.core.units_out_at(address) == Some(units);
+            if is_live {
+                self.put_or_return(&mut inner, &mut cache, want, block, freed_at);
+            }
+            is_live
+        } else {
+            // Most blocks that no cache keeps. The core looks the address up once, and not before it frees the block as well.
+            spill_large(&mut cache, &mut inner.core);
+            inner.core.release_exactly(address, units, cache.owner(), epoch_of(freed_at)).is_ok()
+        };
+        // An answer may take a walk through a segment, and a token is held for less.
+        drop(cache);
+        (!is_live).then(|| kind_of_wrong_free(inner.core.inspect(address)))
     }
 
     /// Puts a freed block into the cache, after making room there if needed; else into the core.
@@ -49,6 +55,18 @@ impl SuballocBook {
         freed_at: Option<Stamp>,
     ) {
         let mut cache = self.cache(&mut inner.core, freed_at.map(Stamp::stream));
+        self.put_or_return(inner, &mut cache, want, block, freed_at);
+    }
+
+    /// The same with the cache at hand.
+    fn put_or_return(
+        &self,
+        inner: &mut Inner,
+        cache: &mut Cache,
+        want: Want,
+        block: DevicePtr,
+        freed_at: Option<Stamp>,
+    ) {
         let (owner, epoch) = (cache.owner(), epoch_of(freed_at));
         if self.is_cached(want) {
             if cache.put(want, block.address(), epoch) {
@@ -60,8 +78,8 @@ impl SuballocBook {
                 return;
             }
         } else if freed_at.is_some() {
-            spill_large(&mut cache, &mut inner.core);
-            if inner.core.is_cut_in_place(block.address(), owner) {
+            spill_large(cache, &mut inner.core);
+            if cache.was_cut_last(block.address()) && inner.core.is_cut_in_place(block.address(), owner) {
                 cache.note_in_place(want, block.address(), self.locks());
                 if cache.put(want, block.address(), epoch) {
                     return;
@@ -152,6 +170,14 @@ pub(super) fn spill_all(cache: &mut Cache, core: &mut Core) -> usize {
 pub(super) fn spill_large(cache: &mut Cache, core: &mut Core) -> usize {
     let owner = cache.owner();
     cache.spill_large(|spilled| return_to_core(core, owner, spilled))
+}
+
+/// The kind of misuse of a free, from the core's answer: there is no block that is out, or one of another length.
+fn kind_of_wrong_free(inspected: Inspected) -> MisuseKind {
+    match inspected {
+        Inspected::Out { units } => MisuseKind::WrongSize { allocated_bytes: units as usize * UNIT as usize },
+        inspected => misuse_kind(inspected),
+    }
 }
 
 /// Returns a cached block to the core. If a caller has freed an address that is no block of this core, it is ignored.

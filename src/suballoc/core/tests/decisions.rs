@@ -339,3 +339,21 @@ fn nothing_overflows() {
     core.verify();
     assert_eq!(core.out_units(), u64::from(u32::MAX) + 60);
 }
+
+#[test]
+fn a_block_of_another_length_is_not_released() {
+    let (mut core, first, _, all) = core(&[64, 64]);
+    for (address, units) in [(all[0], 63), (all[0], 128), (all[0] + UNIT, 64), (BASE + 128 * UNIT, 64)] {
+        assert_eq!(
+            core.release_exactly(address, units, first, Epoch(1)),
+            Err(NotOut),
+            "{units} at {address:#x}"
+        );
+        assert_eq!((core.units_out_at(all[0]), core.out_blocks()), (Some(64), 2));
+        core.verify();
+    }
+    assert_eq!(core.release_exactly(all[0], 64, first, Epoch(1)), Ok(()));
+    core.verify();
+    assert_eq!((core.units_out_at(all[0]), core.units_out_at(all[1])), (None, Some(64)));
+    assert_eq!(core.release_exactly(all[0], 64, first, Epoch(2)), Err(NotOut), "it is free");
+}
