@@ -4,6 +4,7 @@
 
 use alluvion::compose::StackGraphMemory;
 use alluvion::driver::{Call, CaptureMode};
+use alluvion::source::Cuda;
 use alluvion::suballoc::SuballocBook;
 use alluvion::{
     AnyResource, DeviceVec, ErrorKind, Frontier, Layout, PoolConfig, Recipe, Resource, ResourceExt, Sim,
@@ -382,4 +383,53 @@ fn a_block_that_is_left_to_one_graph_and_to_another_is_left_to_both() {
         // SAFETY: as above.
         assert_eq!(unsafe { left.release() }.expect("none is out"), MIB);
     }
+}
+
+/// The stream that frees a block which was left may be one of another capture: that graph has it, too.
+#[test]
+fn one_that_is_left_to_one_graph_and_freed_in_another_is_left_to_both() {
+    for first in [0, 1] {
+        let (sim, stack, main, side) = rig("pool | cuda");
+        let layout = Layout::from_bytes(MIB).expect("it is short");
+        let block = stack.allocate(layout, main.as_ref()).expect("there is memory");
+        let memories = two_captures(&sim, &stack, [&main, &side]);
+        assert!(stack.leave_to_graph(block, &side, &Frontier::quiescent()));
+        // SAFETY: the block came from there with this layout, and nothing but the graphs uses it.
+        unsafe { stack.deallocate(block, layout, main.as_ref()) };
+        for stream in [&main, &side] {
+            drop(sim.end_capture(0, stream.raw()).expect("the capture is whole"));
+        }
+        let [one, other] = [&memories[first], &memories[1 - first]];
+        // SAFETY: the graph is gone, and was never launched.
+        assert_eq!(unsafe { one.release() }.expect("none is out"), 0, "the other graph has it");
+        assert_eq!(other.reserved_bytes(), MIB);
+        // SAFETY: as above.
+        assert_eq!(unsafe { other.release() }.expect("none is out"), MIB);
+    }
+}
+
+/// Where captures are watched, a block that is freed in one without memory is never handed out again, also if it was left to a graph before.
+#[test]
+fn one_that_is_left_and_freed_in_a_capture_that_is_watched_stays_for_good() {
+    let (sim, _, main, side) = rig("pool | cuda");
+    let config = PoolConfig::default().watch_captures(true);
+    let pool = Cuda::new(&sim.device(0)).pool(config).expect("a right configuration");
+    let stack = AnyResource::new(pool);
+    let layout = Layout::from_bytes(MIB).expect("it is short");
+    let block = stack.allocate(layout, main.as_ref()).expect("there is memory");
+    for stream in [&main, &side] {
+        sim.begin_capture(0, stream.raw(), CaptureMode::Relaxed).expect("it can capture");
+    }
+    let memory = stack.capture(&side).expect("there is a pool");
+    assert!(stack.leave_to_graph(block, &side, &Frontier::quiescent()));
+    // SAFETY: the block came from there with this layout, and nothing but the graphs uses it.
+    unsafe { stack.deallocate(block, layout, main.as_ref()) };
+    for stream in [&main, &side] {
+        drop(sim.end_capture(0, stream.raw()).expect("the capture is whole"));
+    }
+    // SAFETY: the graph is gone, and was never launched.
+    let released = unsafe { memory.release() }.expect("none is out");
+    assert_eq!(released, 0, "nobody says that the other graph is gone");
+    let status = stack.find::<SuballocBook>().expect("there is a pool").status();
+    assert_eq!((status.graph_bytes, status.cached_bytes), (MIB, 0));
 }

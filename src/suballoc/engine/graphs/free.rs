@@ -40,17 +40,10 @@ impl<U: Resource> Engine<U> {
         if may_sleep && let Some(freed) = self.free_asleep(want, block, layout, stream) {
             return Some(freed);
         }
-        let is_left = graphs.is_left(block);
-        let of_capture = match is_left {
-            true => None,
-            false => {
-                let id = graphs.reservation_of(graphs.capture_of(stream)?);
-                if id.is_none() && !graphs.watch_captures {
-                    return None;
-                }
-                id
-            }
-        };
+        let (captured, is_left) = (graphs.captured_by(stream), graphs.is_left(block));
+        if !is_left && matches!(captured, Captured::Nothing) {
+            return None;
+        }
         if self.book.ledger.is_some()
             && let Err(error) = self.remove_from_ledger(block, layout)
         {
@@ -58,11 +51,7 @@ impl<U: Resource> Engine<U> {
         }
         // Behind the ledger: a free that is refused leaves the mark to the one that comes.
         let behind = stream.map(StreamRef::release);
-        let kept = match is_left {
-            true => graphs.park_left(block, layout, behind),
-            false => graphs.park(of_capture, block, layout, behind),
-        };
-        match kept {
+        match graphs.park(captured, is_left, block, layout, behind) {
             Parked::Kept => {}
             Parked::Before => return Some(Err(misuse(block, layout, MisuseKind::DoubleFree))),
             Parked::Gone => {
@@ -188,6 +177,17 @@ impl SuballocBook {
     }
 }
 
+/// What the stream of a free captures.
+#[derive(Clone, Copy)]
+enum Captured {
+    /// Nothing that has to do with the suballocator.
+    Nothing,
+    /// A graph with memory here.
+    Graph(ReservationId),
+    /// A graph of which no handle says when it is gone, where captures are watched.
+    Unknown,
+}
+
 /// What has become of a block that a graph uses.
 enum Parked {
     /// It stays out until the memory of its graph is released.
@@ -232,37 +232,51 @@ impl Graphs {
         true
     }
 
-    /// Keeps a block of the suballocator that a graph uses, for good if the graph has no reservation.
+    /// The graph that the stream of a free captures.
+    fn captured_by(&self, stream: Option<StreamRef<'_>>) -> Captured {
+        let Some(capture) = self.capture_of(stream) else { return Captured::Nothing };
+        match self.reservation_of(capture) {
+            Some(id) => Captured::Graph(id),
+            None if self.watch_captures => Captured::Unknown,
+            None => Captured::Nothing,
+        }
+    }
+
+    /// Keeps a block of the suballocator that graphs use: those that it was left to, and the one that the stream of the free captures. All in one
+    /// step, so that of two threads that free a block which was left the second one finds it kept.
     fn park(
         &self,
-        id: Option<ReservationId>,
+        captured: Captured,
+        is_left: bool,
         block: DevicePtr,
         layout: Layout,
         behind: Option<Stamp>,
     ) -> Parked {
-        let mut reservations = self.reservations.lock();
-        let Some(id) = id else {
-            reservations.quarantined.push((block, layout));
-            return Parked::Kept;
-        };
-        let Some(reservation) = reservations.get(id) else { return Parked::Gone };
-        reservation.park(ParkedBlock { block, layout, next: Users::new() }, behind);
-        Parked::Kept
-    }
-
-    /// As [`park`](Self::park), for the graph that the block was left to, which it is not any more. In one step, so that of two threads that
-    /// free it the second one finds it kept.
-    fn park_left(&self, block: DevicePtr, layout: Layout, behind: Option<Stamp>) -> Parked {
         let mut guard = self.reservations.lock();
         let reservations = &mut *guard;
-        let Some(Left { mut users, .. }) = reservations.left.remove(&block.address()) else {
-            let is_kept = reservations.blocks().any(|(of, _)| of == block);
-            return if is_kept { Parked::Before } else { Parked::Gone };
+        let mut users = match reservations.left.remove(&block.address()) {
+            Some(left) => left.users,
+            None if is_left && reservations.blocks().any(|(of, _)| of == block) => return Parked::Before,
+            None => Users::new(),
         };
-        self.set_filter(reservations);
-        let Some(reservation) = reservations.get(users.remove(0)) else { return Parked::Gone };
-        reservation.park(ParkedBlock { block, layout, next: users }, behind);
-        Parked::Kept
+        if is_left {
+            self.set_filter(reservations);
+        }
+        match captured {
+            Captured::Graph(id) if !users.contains(&id) => users.push(id),
+            Captured::Graph(_) | Captured::Nothing => {}
+            Captured::Unknown => {
+                reservations.quarantined.push((block, layout));
+                return Parked::Kept;
+            }
+        }
+        while !users.is_empty() {
+            if let Some(keeper) = reservations.get(users.remove(0)) {
+                keeper.park(ParkedBlock { block, layout, next: users }, behind);
+                return Parked::Kept;
+            }
+        }
+        Parked::Gone
     }
 
     /// Notes that a block belongs to a graph from its free on, and what its release has to wait for beside: the graph that the block
