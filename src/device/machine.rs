@@ -91,6 +91,7 @@ impl Machine {
                         ending: Ending::Leave(None),
                         eager: false,
                         fleeting: false,
+                        capture: None,
                     };
                     Timeline::new(id, Arc::clone(&driver), Arc::clone(&events), ordinal, stream)
                 })?;

@@ -26,7 +26,7 @@ impl StreamRef<'_> {
         let keepalive = (!timeline.is_fleeting()).then(|| Arc::new(self.to_stream()) as _);
         let ending = Ending::Branch(keepalive);
         let (raw, owner) = (timeline.raw(), timeline.owner());
-        let stream = Underlying { raw, owner, ending, eager: false, fleeting: false };
+        let stream = Underlying { raw, owner, ending, eager: false, fleeting: false, capture: None };
         let timeline = self.device().enter_timeline(stream)?;
         Ok(Stream::with_timeline(self.device(), timeline, StreamKind::Foreign))
     }

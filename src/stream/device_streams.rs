@@ -43,7 +43,14 @@ impl Device {
             return Ok(Stream::with_timeline(self, Arc::clone(timeline), StreamKind::Service));
         }
         let raw = self.driver().stream_create(self.ordinal(), StreamFlags::default())?;
-        let stream = Underlying { raw, owner: None, ending: Ending::Destroy, eager: false, fleeting: false };
+        let stream = Underlying {
+            raw,
+            owner: None,
+            ending: Ending::Destroy,
+            eager: false,
+            fleeting: false,
+            capture: None,
+        };
         let made = match self.enter_timeline(stream) {
             Ok(made) => made,
             Err(error) => {

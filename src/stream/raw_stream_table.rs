@@ -2,7 +2,7 @@
 
 use super::registered::Registered;
 use crate::device::Attachment;
-use crate::driver::RawStream;
+use crate::driver::{CaptureId, RawStream};
 use crate::order::Timeline;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
@@ -22,8 +22,8 @@ pub(super) struct RawIdentity {
 pub(super) enum Part {
     /// The driver's number for the stream.
     Stream(u64),
-    /// The number of the capture that it takes part in.
-    Capture(u64),
+    /// The capture that it takes part in.
+    Capture(CaptureId),
 }
 
 /// A stream that was found once.

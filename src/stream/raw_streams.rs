@@ -413,7 +413,7 @@ impl Created<'_> {
         // SAFETY: the stream is live, as the caller promises. Where it is of another device, both drivers answer the same.
         let capture = unsafe { driver.stream_capture_id(ordinal, raw) }?;
         let part = match capture {
-            Some(capture) => Part::Capture(capture.number),
+            Some(capture) => Part::Capture(capture),
             // SAFETY: as above.
             None => Part::Stream(unsafe { driver.stream_id(ordinal, raw) }?),
         };
@@ -454,12 +454,17 @@ impl Created<'_> {
             Some(other) => return Err(Error::device_mismatch(ordinal, other)),
             None => return Err(Error::context_mismatch()),
         }
+        let capture = match identity.part {
+            Part::Capture(capture) => Some(capture),
+            Part::Stream(_) => None,
+        };
         let timeline = self.device.enter_timeline(Underlying {
             raw: identity.raw,
             owner: None,
             ending: Ending::Leave(None),
             eager: true,
             fleeting: true,
+            capture,
         })?;
         // Nobody else has it yet, so it has not ended.
         timeline.wake();

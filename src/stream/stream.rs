@@ -76,7 +76,14 @@ impl Stream {
     pub(crate) fn create(device: &Device, flags: StreamFlags) -> Result<Self, Error> {
         device.machine().require_same_process()?;
         let raw = device.driver().stream_create(device.ordinal(), flags)?;
-        let stream = Underlying { raw, owner: None, ending: Ending::Destroy, eager: false, fleeting: false };
+        let stream = Underlying {
+            raw,
+            owner: None,
+            ending: Ending::Destroy,
+            eager: false,
+            fleeting: false,
+            capture: None,
+        };
         let timeline = match device.enter_timeline(stream) {
             Ok(timeline) => timeline,
             Err(error) => {
@@ -122,8 +129,14 @@ impl Stream {
     /// the graph that a capture makes. It is neither [`RawStream::LEGACY`] nor [`RawStream::PER_THREAD`] nor null: for
     /// these there are [`Device::default_stream`] and [`Device::per_thread_stream`].
     pub unsafe fn from_raw(device: &Device, raw: RawStream) -> Result<Self, Error> {
-        let stream =
-            Underlying { raw, owner: None, ending: Ending::Leave(None), eager: true, fleeting: false };
+        let stream = Underlying {
+            raw,
+            owner: None,
+            ending: Ending::Leave(None),
+            eager: true,
+            fleeting: false,
+            capture: None,
+        };
         Ok(Self::with_timeline(device, device.enter_timeline(stream)?, StreamKind::Foreign))
     }
 
@@ -150,6 +163,7 @@ impl Stream {
             ending: Ending::Leave(Some(owner)),
             eager: false,
             fleeting: false,
+            capture: None,
         };
         Ok(Self::with_timeline(device, device.enter_timeline(stream)?, StreamKind::Foreign))
     }

@@ -131,6 +131,7 @@ impl PerThreadStream {
             ending: Ending::Leave(None),
             eager: false,
             fleeting: false,
+            capture: None,
         })?;
         let of_machines_gone: Vec<_> = MINE.with_borrow_mut(|mine| {
             mine.streams.push((device.machine().downgrade(), device.ordinal(), Arc::clone(&timeline)));

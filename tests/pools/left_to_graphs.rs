@@ -433,3 +433,28 @@ fn one_that_is_left_and_freed_in_a_capture_that_is_watched_stays_for_good() {
     let status = stack.find::<SuballocBook>().expect("there is a pool").status();
     assert_eq!((status.graph_bytes, status.cached_bytes), (MIB, 0));
 }
+
+/// A stream that comes by its handle is asked for its capture, too, after the call that it came with.
+#[test]
+fn a_container_that_the_capture_of_a_raw_stream_uses_goes_back_with_the_last_one() {
+    for first in [0, 1] {
+        let (sim, stack, main, side) = rig("pool | cuda");
+        let device = sim.device(0);
+        let block = DeviceVec::<u8, _>::filled_in(MIB, 1, &main, &stack).expect("there is memory");
+        main.synchronize().expect("nothing fails");
+        let memories = two_captures(&sim, &stack, [&main, &side]);
+        // SAFETY: the stream is live until the test is over.
+        unsafe { device.raw_streams().with(side.raw(), |side| block.record_use(side)) }
+            .expect("it is of this device")
+            .expect("it is of this machine");
+        drop(block);
+        for stream in [&main, &side] {
+            drop(sim.end_capture(0, stream.raw()).expect("the capture is whole"));
+        }
+        let [one, other] = [&memories[first], &memories[1 - first]];
+        // SAFETY: the graph is gone, and was never launched.
+        assert_eq!(unsafe { one.release() }.expect("none is out"), 0, "the other graph has it");
+        // SAFETY: as above.
+        assert_eq!(unsafe { other.release() }.expect("none is out"), MIB);
+    }
+}

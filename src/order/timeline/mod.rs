@@ -45,7 +45,7 @@ use smallvec::SmallVec;
 use super::clock::VectorClock;
 use super::event_pool::EventPool;
 use super::{Epoch, StreamId};
-use crate::driver::{Driver, RawStream};
+use crate::driver::{CaptureId, Driver, RawStream};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, ThreadToken};
 pub(crate) use covers::Uncovered;
 use state::{Phase, TimelineState};
@@ -73,6 +73,8 @@ pub(crate) struct Underlying {
     pub(crate) eager: bool,
     /// The handle is good only while a lease is held: see [`Timeline::wake`].
     pub(crate) fleeting: bool,
+    /// The capture whose part of a raw stream it is: for as long as that lasts, it is a stream of its own.
+    pub(crate) capture: Option<CaptureId>,
 }
 
 pub(crate) struct Timeline {
@@ -90,6 +92,8 @@ pub(crate) struct Timeline {
     lent: bool,
     /// The handle is good only while a lease is held.
     fleeting: bool,
+    /// The capture whose part of a raw stream it is.
+    capture: Option<CaptureId>,
     /// The newest epoch that was handed out in a point. Kept for a fleeting stream alone.
     handed_out: AtomicU64,
     /// The newest epoch of a free that is covered with later ones.
@@ -111,7 +115,7 @@ impl Timeline {
         ordinal: u32,
         stream: Underlying,
     ) -> Self {
-        let Underlying { raw, owner, ending, eager, fleeting } = stream;
+        let Underlying { raw, owner, ending, eager, fleeting, capture } = stream;
         let is_wrapped = eager && !fleeting;
         let lent = is_wrapped || matches!(ending, Ending::Leave(Some(_)));
         if fleeting {
@@ -139,6 +143,7 @@ impl Timeline {
             eager,
             lent,
             fleeting,
+            capture,
             handed_out: AtomicU64::new(0),
             deferred: AtomicU64::new(0),
             open: AtomicU64::new(0),

@@ -108,8 +108,12 @@ impl Timeline {
         self.while_at_hand(|| self.refuse_capture()).map(drop)
     }
 
-    /// The capture that the stream takes part in, for a caller without a handle; `None` also for a stream that is not at hand.
+    /// The capture that the stream takes part in, for a caller without a handle; `None` also for a stream that is not at hand. One that is the
+    /// part of a raw stream in a capture says which, also at rest, and after the end of that.
     pub(crate) fn capture_id(&self) -> DriverResult<Option<CaptureId>> {
+        if self.capture.is_some() {
+            return Ok(self.capture);
+        }
         // SAFETY: the raw stream is live: a pin keeps it from being destroyed, or its owner does.
         let capture = || unsafe { self.driver.stream_capture_id(self.ordinal, self.raw()) };
         self.while_at_hand(capture).map(Option::flatten)
