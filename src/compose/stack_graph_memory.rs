@@ -78,7 +78,8 @@ impl AnyResource {
     /// Has the next free of a block of this stack leave it to the graph that uses it: for an owner whose free on `stream` cannot be made to
     /// come behind `uses`, because `stream` or that of a use captures. The block then serves neither the capture again nor anybody else, and
     /// [`release`](StackGraphMemory::release) waits for `uses`. Where several of these streams capture, each another graph with memory of this
-    /// stack, it is there until the memory of the last one is released. Returns `false`, and does nothing, if the block is of no graph and none
+    /// stack, it is there until the memory of the last one is released; but a block of the memory of a graph goes back with that, whoever else uses
+    /// it. Returns `false`, and does nothing, if the block is of no graph and none
     /// of the streams captures one with memory of this stack, if it sleeps, and under layers that hand out other addresses than the pool does,
     /// as `guard`: then a block that is freed may be reused under its uses. A block that is left does not sleep any more.
     ///
