@@ -2,8 +2,11 @@
 
 #![expect(unsafe_code, reason = "gives the memory of graphs back, and frees blocks")]
 
+use std::sync::mpsc;
+use std::thread;
+
 use alluvion::compose::StackGraphMemory;
-use alluvion::driver::{Call, CaptureMode};
+use alluvion::driver::{Call, CaptureMode, RawStream};
 use alluvion::source::Cuda;
 use alluvion::suballoc::SuballocBook;
 use alluvion::{
@@ -451,6 +454,45 @@ fn a_container_that_the_capture_of_a_raw_stream_uses_goes_back_with_the_last_one
         for stream in [&main, &side] {
             drop(sim.end_capture(0, stream.raw()).expect("the capture is whole"));
         }
+        let [one, other] = [&memories[first], &memories[1 - first]];
+        // SAFETY: the graph is gone, and was never launched.
+        assert_eq!(unsafe { one.release() }.expect("none is out"), 0, "the other graph has it");
+        // SAFETY: as above.
+        assert_eq!(unsafe { other.release() }.expect("none is out"), MIB);
+    }
+}
+
+/// No thread can ask what the default stream of another one captures: the block is that of every graph which is being captured.
+#[test]
+fn a_container_that_the_default_stream_of_another_thread_uses_goes_back_with_the_last_one() {
+    for first in [0, 1] {
+        let (sim, stack, main, _) = rig("pool | cuda");
+        let block = DeviceVec::<u8, _>::filled_in(MIB, 1, &main, &stack).expect("there is memory");
+        main.synchronize().expect("nothing fails");
+        let ((used, block_used), (dropped, is_dropped)) = (mpsc::channel(), mpsc::channel());
+        let capture_there = {
+            let (sim, stack) = (&sim, &stack);
+            move || {
+                let own = sim.device(0).per_thread_stream().expect("there are numbers");
+                sim.begin_capture(0, RawStream::PER_THREAD, CaptureMode::Relaxed).expect("it can capture");
+                let memory = stack.capture(&*own).expect("there is a pool");
+                block.record_use(&*own).expect("it is of this machine");
+                used.send(block).expect("it is waited for");
+                is_dropped.recv().expect("it is sent");
+                drop(sim.end_capture(0, RawStream::PER_THREAD).expect("the capture is whole"));
+                memory
+            }
+        };
+        let memories = thread::scope(|scope| {
+            let there = scope.spawn(capture_there);
+            let block = block_used.recv().expect("it is sent");
+            sim.begin_capture(0, main.raw(), CaptureMode::Relaxed).expect("it can capture");
+            let memory = stack.capture(&main).expect("there is a pool");
+            drop(block);
+            dropped.send(()).expect("it is waited for");
+            [memory, there.join().expect("nothing fails")]
+        });
+        drop(sim.end_capture(0, main.raw()).expect("the capture is whole"));
         let [one, other] = [&memories[first], &memories[1 - first]];
         // SAFETY: the graph is gone, and was never launched.
         assert_eq!(unsafe { one.release() }.expect("none is out"), 0, "the other graph has it");

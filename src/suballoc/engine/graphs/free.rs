@@ -148,15 +148,21 @@ impl SuballocBook {
         self.graphs.leave(block, bytes, &captures, uses)
     }
 
-    /// The captures that a stream and those of the uses take part in.
+    /// The captures that a stream and those of the uses may take part in.
     fn captures_of(&self, stream: StreamRef<'_>, uses: &Frontier) -> SmallVec<[CaptureId; 2]> {
         let mut captures: SmallVec<_> = self.graphs.capture_of(Some(stream)).into_iter().collect();
         // The numbers of captures are of one machine.
         let machine = self.device.machine();
         let of_machine = uses.iter().filter(|used| used.stream.machine() == machine.number());
         if self.graphs.have_a_session() {
-            let timelines = of_machine.filter_map(|used| machine.table().timeline(used.stream));
-            captures.extend(timelines.filter_map(|timeline| timeline.capture_id().ok().flatten()));
+            for timeline in of_machine.filter_map(|used| machine.table().timeline(used.stream)) {
+                if timeline.is_mine() {
+                    captures.extend(timeline.capture_id().ok().flatten());
+                } else {
+                    // What the default stream of another thread captures, that thread alone can ask.
+                    captures.extend(self.graphs.open_captures());
+                }
+            }
         }
         captures
     }
@@ -209,6 +215,13 @@ impl Graphs {
     /// part in none that goes on.
     fn capture_of(&self, stream: Option<StreamRef<'_>>) -> Option<CaptureId> {
         stream.filter(|_| self.have_a_session()).and_then(|stream| stream.capture_id().ok().flatten())
+    }
+
+    /// All captures with an open session.
+    fn open_captures(&self) -> SmallVec<[CaptureId; 2]> {
+        let reservations = self.reservations.lock();
+        let sessions = reservations.all.iter().flat_map(|reservation| &reservation.sessions);
+        sessions.filter(|session| session.is_open).map(|session| session.capture).collect()
     }
 
     fn live(&self, block: DevicePtr) -> Option<LiveBlock> {
