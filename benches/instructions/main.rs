@@ -24,7 +24,7 @@ const MIB: usize = 1 << 20;
 /// A case: its name, and what does so many rounds of it.
 type Case = (&'static str, fn(&Sim, usize) -> Result<(), Error>);
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 10] = [
     ("pair", pair),
     ("pair-on-the-bare-default-stream", pair_on_the_bare_default_stream),
     ("pair-on-a-bare-stream", pair_on_a_bare_stream),
@@ -33,6 +33,7 @@ const CASES: [Case; 9] = [
     ("step-among-64-blocks", step_among_blocks),
     ("growth", growth),
     ("run-of-random-sizes", run_of_random_sizes),
+    ("run-of-long-blocks-over-pages", run_of_long_blocks_over_pages),
     ("round-of-two-phases-with-a-budget", phases_with_a_budget),
 ];
 
@@ -152,7 +153,14 @@ fn growth(sim: &Sim, rounds: usize) -> Result<(), Error> {
 fn run_of_random_sizes(sim: &Sim, rounds: usize) -> Result<(), Error> {
     let device = sim.device(0);
     let (pool, stream) = (pool(&device)?, device.stream()?);
-    random(&pool, &stream, rounds)
+    random(&pool, &stream, 4, rounds)
+}
+
+/// The same of up to 64 MiB over pages, where no cache keeps most of the blocks.
+fn run_of_long_blocks_over_pages(sim: &Sim, rounds: usize) -> Result<(), Error> {
+    let device = sim.device(0);
+    let (pool, stream) = (paged(&device, PoolConfig::default())?, device.stream()?);
+    random(&pool, &stream, 64, rounds)
 }
 
 /// Two phases over pages: what the first leaves free is as much as the second needs, and lies in pieces that are too short. So pages move.
@@ -172,9 +180,9 @@ fn phases_with_a_budget(sim: &Sim, rounds: usize) -> Result<(), Error> {
     Ok(())
 }
 
-fn random<R: Resource>(resource: &R, stream: &Stream, rounds: usize) -> Result<(), Error> {
+fn random<R: Resource>(resource: &R, stream: &Stream, most_mib: usize, rounds: usize) -> Result<(), Error> {
     for _ in 0..rounds {
-        random_run(resource, 2000, 4, stream.as_ref())?;
+        random_run(resource, 2000, most_mib, stream.as_ref())?;
     }
     Ok(())
 }
