@@ -222,7 +222,8 @@ pub unsafe extern "C" fn alv_wake(sleeper: *const SleeperHandle) -> Status {
 /// as many. A copy of the host, for which the device is not waited for; several threads read at once.
 ///
 /// `ALV_INVALID_ARGUMENT`, with nothing written, where not all of them lie in one block of the sleeper, nothing was kept, a file has it, or
-/// the blocks are awake: the message says which. `ALV_IN_USE` while another thread wakes them.
+/// the blocks are awake: the message says which. `ALV_IN_USE` while another thread wakes them. A block that is freed asleep is still read as
+/// it was, whatever lies at its address by then.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_sleeper_read_kept(

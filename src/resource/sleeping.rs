@@ -188,7 +188,8 @@ impl SleepRecord<'_> {
     }
 
     /// Reads what is kept of the bytes from an address on, while they sleep. Returns `false`, and leaves `into` as it is, if not all of them
-    /// lie in one of the blocks, or none are kept in memory of the host: nothing was kept, a file has it, or the blocks are awake.
+    /// lie in one of the blocks, or none are kept in memory of the host: nothing was kept, a file has it, or the blocks are awake. A block that
+    /// is freed asleep is still read as it was, whatever lies at its address by then.
     ///
     /// ```
     /// use alluvion::source::{Mapped, Pinned};

@@ -8,7 +8,8 @@ use alluvion::sim::{Fault, SimConfig};
 use alluvion::source::Pinned;
 use alluvion::tag::{Tag, with_tag};
 use alluvion::{
-    AnyResource, DevicePtr, DeviceVec, ErrorKind, Recipe, ResourceExt as _, Sim, SleepConfig, Stream,
+    AnyResource, DevicePtr, DeviceVec, ErrorKind, Frontier, Recipe, ResourceExt as _, Sim, SleepConfig,
+    Stream,
 };
 
 const MIB: usize = 1 << 20;
@@ -185,5 +186,27 @@ fn what_is_kept_is_read_while_it_sleeps() {
         assert!(!sleeper.read_kept(at(&long, 0), &mut bytes).expect("as before"), "it is awake");
         assert_eq!(bytes, [7; 3], "nothing is written without an answer");
     }
+    assert!(sim.hazards().is_empty(), "{:#?}", sim.hazards());
+}
+
+/// What was kept is the block's that was freed asleep, and not of a later one at its address.
+#[test]
+fn a_block_that_was_freed_asleep_is_read_as_it_was() {
+    let sim = Sim::new();
+    let (stack, stream) = stack_of(&sim, "pool | mapped");
+    let block = DeviceVec::filled_in(4 * MIB, 5_u8, &stream, stack.clone()).expect("there is room");
+    stream.synchronize().expect("nothing fails");
+    let (address, kept) = (block.as_device_ptr(), kept_on_the_host(&sim));
+    // SAFETY: nothing uses the block while it sleeps.
+    let sleeper = unsafe { stack.sleep_block(address, &Frontier::quiescent(), kept) }.expect("it has pages");
+    drop(block);
+    let later = DeviceVec::filled_in(4 * MIB, 6_u8, &stream, stack.clone()).expect("there is room");
+    assert_eq!(later.as_device_ptr(), address);
+    let mut bytes = [0; 3];
+    assert!(sleeper.read_kept(address, &mut bytes).expect("nobody wakes it"));
+    assert_eq!(bytes, [5; 3]);
+    sleeper.wake().expect("there is nothing to wake");
+    assert!(!sleeper.read_kept(address, &mut bytes).expect("nobody wakes it"), "it is awake");
+    assert!(later.to_vec(&stream).expect("it is awake").iter().all(|byte| *byte == 6));
     assert!(sim.hazards().is_empty(), "{:#?}", sim.hazards());
 }

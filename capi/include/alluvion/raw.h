@@ -1410,7 +1410,8 @@ alv_status alv_wake(const struct alv_sleeper *sleeper);
 // as many. A copy of the host, for which the device is not waited for; several threads read at once.
 //
 // `ALV_INVALID_ARGUMENT`, with nothing written, where not all of them lie in one block of the sleeper, nothing was kept, a file has it, or
-// the blocks are awake: the message says which. `ALV_IN_USE` while another thread wakes them.
+// the blocks are awake: the message says which. `ALV_IN_USE` while another thread wakes them. A block that is freed asleep is still read as
+// it was, whatever lies at its address by then.
 ALV_MUST_USE
 alv_status alv_sleeper_read_kept(const struct alv_sleeper *sleeper,
                                  const void *from,
