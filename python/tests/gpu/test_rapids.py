@@ -179,5 +179,7 @@ ENDS = {"with the module": "", "in a cycle": "kept.append(kept); del kept", "wit
 @pytest.mark.parametrize("end", ENDS)
 def test_a_process_ends_quietly_with_live_buffers(genuine, recipe, end):
     program = PROGRAM.format(recipe=recipe, end=ENDS[end])
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ, timeout=120)
+    # RMM may lie in another folder than this library.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=120)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "1\n", "")
