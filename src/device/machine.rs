@@ -85,14 +85,7 @@ impl Machine {
             .map(|ordinal| {
                 let events = EventPool::new(Arc::clone(&driver), ordinal);
                 let legacy = table.enter(|id| {
-                    let stream = Underlying {
-                        raw: RawStream::LEGACY,
-                        owner: None,
-                        ending: Ending::Leave(None),
-                        eager: false,
-                        fleeting: false,
-                        capture: None,
-                    };
+                    let stream = Underlying::of(RawStream::LEGACY, Ending::Leave(None));
                     Timeline::new(id, Arc::clone(&driver), Arc::clone(&events), ordinal, stream)
                 })?;
                 let (service, capabilities) = (OnceLock::new(), OnceLock::new());

@@ -25,8 +25,7 @@ impl StreamRef<'_> {
         // branches passes both streams.
         let keepalive = (!timeline.is_fleeting()).then(|| Arc::new(self.to_stream()) as _);
         let ending = Ending::Branch(keepalive);
-        let (raw, owner) = (timeline.raw(), timeline.owner());
-        let stream = Underlying { raw, owner, ending, eager: false, fleeting: false, capture: None };
+        let stream = Underlying { owner: timeline.owner(), ..Underlying::of(timeline.raw(), ending) };
         let timeline = self.device().enter_timeline(stream)?;
         Ok(Stream::with_timeline(self.device(), timeline, StreamKind::Foreign))
     }

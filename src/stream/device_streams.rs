@@ -6,7 +6,7 @@ use super::{PerThreadStream, Stream, StreamKind};
 use crate::device::Device;
 use crate::driver::StreamFlags;
 use crate::error::Error;
-use crate::order::{Ending, Underlying};
+use crate::order::{Ending, Timeline, Underlying};
 use crate::sync::Arc;
 
 impl Device {
@@ -35,6 +35,15 @@ impl Device {
         PerThreadStream::of(self)
     }
 
+    /// A stream that the driver makes, and that ends with its timeline.
+    pub(super) fn create_timeline(&self, flags: StreamFlags) -> Result<Arc<Timeline>, Error> {
+        let raw = self.driver().stream_create(self.ordinal(), flags)?;
+        self.enter_timeline(Underlying::of(raw, Ending::Destroy)).inspect_err(|_| {
+            // SAFETY: the stream was made above, and was not handed out.
+            let _ = unsafe { self.driver().stream_destroy(self.ordinal(), raw) };
+        })
+    }
+
     /// A stream of the crate's own, for calls without one. The device keeps it.
     pub(crate) fn service_stream(&self) -> Result<Stream, Error> {
         self.machine().require_same_process()?;
@@ -42,23 +51,7 @@ impl Device {
         if let Some(timeline) = kept.get() {
             return Ok(Stream::with_timeline(self, Arc::clone(timeline), StreamKind::Service));
         }
-        let raw = self.driver().stream_create(self.ordinal(), StreamFlags::default())?;
-        let stream = Underlying {
-            raw,
-            owner: None,
-            ending: Ending::Destroy,
-            eager: false,
-            fleeting: false,
-            capture: None,
-        };
-        let made = match self.enter_timeline(stream) {
-            Ok(made) => made,
-            Err(error) => {
-                // SAFETY: the stream was made above, and was not handed out.
-                let _ = unsafe { self.driver().stream_destroy(self.ordinal(), raw) };
-                return Err(error);
-            }
-        };
+        let made = self.create_timeline(StreamFlags::default())?;
         // The cell is not filled under its own lock, because that would be a driver call under a lock. The thread that comes
         // second destroys the stream that it made.
         let timeline = match kept.set(Arc::clone(&made)) {

@@ -459,12 +459,10 @@ impl Created<'_> {
             Part::Stream(_) => None,
         };
         let timeline = self.device.enter_timeline(Underlying {
-            raw: identity.raw,
-            owner: None,
-            ending: Ending::Leave(None),
             eager: true,
             fleeting: true,
             capture,
+            ..Underlying::of(identity.raw, Ending::Leave(None))
         })?;
         // Nobody else has it yet, so it has not ended.
         timeline.wake();

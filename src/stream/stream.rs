@@ -75,24 +75,7 @@ static_assertions::assert_eq_size!(StreamRef<'static>, usize);
 impl Stream {
     pub(crate) fn create(device: &Device, flags: StreamFlags) -> Result<Self, Error> {
         device.machine().require_same_process()?;
-        let raw = device.driver().stream_create(device.ordinal(), flags)?;
-        let stream = Underlying {
-            raw,
-            owner: None,
-            ending: Ending::Destroy,
-            eager: false,
-            fleeting: false,
-            capture: None,
-        };
-        let timeline = match device.enter_timeline(stream) {
-            Ok(timeline) => timeline,
-            Err(error) => {
-                // SAFETY: the stream was made above, and was not handed out.
-                let _ = unsafe { device.driver().stream_destroy(device.ordinal(), raw) };
-                return Err(error);
-            }
-        };
-        Ok(Self::with_timeline(device, timeline, StreamKind::Owned))
+        Ok(Self::with_timeline(device, device.create_timeline(flags)?, StreamKind::Owned))
     }
 
     /// A handle for a default stream, whose timeline the device or the thread keeps.
@@ -129,14 +112,7 @@ impl Stream {
     /// the graph that a capture makes. It is neither [`RawStream::LEGACY`] nor [`RawStream::PER_THREAD`] nor null: for
     /// these there are [`Device::default_stream`] and [`Device::per_thread_stream`].
     pub unsafe fn from_raw(device: &Device, raw: RawStream) -> Result<Self, Error> {
-        let stream = Underlying {
-            raw,
-            owner: None,
-            ending: Ending::Leave(None),
-            eager: true,
-            fleeting: false,
-            capture: None,
-        };
+        let stream = Underlying { eager: true, ..Underlying::of(raw, Ending::Leave(None)) };
         Ok(Self::with_timeline(device, device.enter_timeline(stream)?, StreamKind::Foreign))
     }
 
@@ -157,14 +133,7 @@ impl Stream {
         raw: RawStream,
         owner: Arc<dyn Any + Send + Sync>,
     ) -> Result<Self, Error> {
-        let stream = Underlying {
-            raw,
-            owner: None,
-            ending: Ending::Leave(Some(owner)),
-            eager: false,
-            fleeting: false,
-            capture: None,
-        };
+        let stream = Underlying::of(raw, Ending::Leave(Some(owner)));
         Ok(Self::with_timeline(device, device.enter_timeline(stream)?, StreamKind::Foreign))
     }
 

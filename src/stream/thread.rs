@@ -126,12 +126,8 @@ impl PerThreadStream {
     /// Enters the thread's stream into the machine's table, and into the list of streams that the thread releases at its end.
     fn enter(device: &Device) -> Result<Arc<Timeline>, Error> {
         let timeline = device.enter_timeline(Underlying {
-            raw: RawStream::PER_THREAD,
             owner: Some(ThreadToken::current()),
-            ending: Ending::Leave(None),
-            eager: false,
-            fleeting: false,
-            capture: None,
+            ..Underlying::of(RawStream::PER_THREAD, Ending::Leave(None))
         })?;
         let of_machines_gone: Vec<_> = MINE.with_borrow_mut(|mine| {
             mine.streams.push((device.machine().downgrade(), device.ordinal(), Arc::clone(&timeline)));

@@ -77,6 +77,13 @@ pub(crate) struct Underlying {
     pub(crate) capture: Option<CaptureId>,
 }
 
+impl Underlying {
+    /// A stream of no thread, whose handle is good for as long as the timeline, and at whose frees no event is recorded before one is needed.
+    pub(crate) fn of(raw: RawStream, ending: Ending) -> Self {
+        Self { raw, owner: None, ending, eager: false, fleeting: false, capture: None }
+    }
+}
+
 pub(crate) struct Timeline {
     id: StreamId,
     driver: Arc<dyn Driver>,
