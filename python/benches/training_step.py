@@ -64,7 +64,7 @@ def main() -> None:
     everybody = ["torch", "expandable", *arguments.stacks]
     times: dict[str, list[float]] = {who: [] for who in everybody}
     for turn in range(arguments.runs):
-        # Whoever begins has a colder device, so all take turns at it.
+        # The first process of a turn finds a colder device, so each allocator is first in its turn.
         for who in everybody[turn % len(everybody) :] + everybody[: turn % len(everybody)]:
             environment = dict(os.environ)
             environment.pop("PYTORCH_CUDA_ALLOC_CONF", None)

@@ -249,7 +249,7 @@ mod tests {
     use crate::source::Pinned;
 
     #[test]
-    fn who_reads_is_beside_others_who_read_and_in_the_way_of_who_wakes() {
+    fn readers_are_beside_each_other_and_keep_a_wake_out() {
         let sim = Sim::new();
         let stream = sim.device(0).stream().expect("there are numbers left");
         let recipe: Recipe = "pool | mapped".parse().expect("a right recipe");

@@ -189,7 +189,7 @@ fn what_is_kept_is_read_while_it_sleeps() {
     assert!(sim.hazards().is_empty(), "{:#?}", sim.hazards());
 }
 
-/// What was kept is the block's that was freed asleep, and not of a later one at its address.
+/// The contents that were kept are those of the block that was freed asleep, and not of a later one at its address.
 #[test]
 fn a_block_that_was_freed_asleep_is_read_as_it_was() {
     let sim = Sim::new();

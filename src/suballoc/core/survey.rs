@@ -76,8 +76,8 @@ impl Core {
     /// The block that begins at `address`, or covers it. O(1) if a block that is out begins there, else O(blocks of the
     /// segment).
     pub(crate) fn inspect(&self, address: u64) -> Inspected {
-        if let Some(id) = self.index.find(&self.nodes, address) {
-            return Inspected::Out { units: self.nodes[id].units };
+        if let Some(units) = self.units_out_at(address) {
+            return Inspected::Out { units };
         }
         let covers = |first| self.chain(first).map(|id| &self.nodes[id]).find(|node| address < node.end());
         match self.segments.around(address).and_then(|(_, first)| covers(first)) {

@@ -80,7 +80,7 @@ impl SuballocBook {
                 cache.spill_long(|spilled| return_to_core(&mut inner.core, owner, spilled));
             }
         }
-        let reach = &*of_owners(&inner.core, reach);
+        let reach = &of_owners(&inner.core, reach);
         let claim = self.config.claim_units;
         let address = match carve(inner, &mut cache, request, now, reach, claim) {
             Some(address) => address,

@@ -159,7 +159,7 @@ impl SuballocBook {
                 if timeline.is_mine() {
                     captures.extend(timeline.capture_id().ok().flatten());
                 } else {
-                    // What the default stream of another thread captures, that thread alone can ask.
+                    // Only the other thread can ask what its default stream captures.
                     captures.extend(self.graphs.open_captures());
                 }
             }
@@ -183,7 +183,7 @@ impl SuballocBook {
     }
 }
 
-/// What the stream of a free captures.
+/// The capture that the stream of a free takes part in.
 #[derive(Clone, Copy)]
 enum Captured {
     /// Nothing that has to do with the suballocator.
@@ -318,7 +318,7 @@ impl Graphs {
                 left.users.first().copied().unwrap_or(first)
             }
         };
-        // Who keeps it waits for the uses before it hands the block on.
+        // The reservation that keeps the block waits for the uses before it hands the block on.
         if let Some(reservation) = reservations.get(keeper) {
             reservation.behind.join(uses);
         }
