@@ -184,6 +184,7 @@ mod tests {
     use super::*;
     use crate::Sim;
     use crate::driver::CaptureMode;
+    use crate::sim::HazardKind;
 
     #[test]
     fn a_capture_that_came_in_between_is_an_error() {
@@ -204,5 +205,7 @@ mod tests {
         });
         assert!(settled.expect_err("what was submitted did not run").is_capture());
         settle(stream.as_ref()).expect("the capture is over");
+        // The wait may have met it again before it was ended.
+        assert!(sim.hazards().iter().all(|hazard| hazard.kind() == HazardKind::IllegalDuringCapture));
     }
 }
