@@ -1,4 +1,4 @@
-"""What calls cost, here and beside: the genuine `rmm`, CuPy's, Numba's and PyTorch's own memory.
+"""What calls cost, here and beside: the genuine `rmm`, CuPy's and Numba's own memory. Beside PyTorch's is `training_step.py`.
 
     python benches/against_rmm.py [--peer FOLDER] [--rounds N] [--rows NAME,NAME]
 
@@ -13,7 +13,6 @@ import argparse
 import gc
 import json
 import os
-import random
 import statistics
 import subprocess
 import sys
@@ -211,90 +210,9 @@ def pinned(who: str) -> Iterator[Figure]:
     yield "pinned array of 1 GiB, best of 3", min(times), "ms"
 
 
-def torch_step(who: str) -> Iterator[Figure]:
-    """A training step of six transformer layers, with batches of varying length."""
-    if who == "expandable":
-        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
-    import torch
-
-    resource: Any = None
-    pool: Any = None
-    if who == "rmm":
-        import rmm
-        from rmm.allocators.torch import rmm_torch_allocator
-
-        resource = rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), 64 * MIB)
-        rmm.mr.set_current_device_resource(resource)
-        torch.cuda.memory.change_current_allocator(rmm_torch_allocator)
-    elif who.startswith("ours"):
-        import alluvion
-        import alluvion.rmm as rmm
-        from alluvion.rmm.allocators import torch as allocators
-
-        if "mapped" in who:
-            resource = alluvion.resource("pool | mapped")
-        elif "async" in who:
-            resource = rmm.mr.CudaAsyncMemoryResource()
-        else:
-            resource = rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), 0)
-        alluvion.set_current_resource(resource)
-        if "MemPool" in who:
-            pool = torch.cuda.MemPool(allocators.rmm_torch_pool_allocator.allocator())
-        else:
-            torch.cuda.memory.change_current_allocator(allocators.rmm_torch_allocator)
-
-    def reserved() -> float:
-        if resource is None:
-            return torch.cuda.max_memory_reserved() / MIB
-        if hasattr(resource, "pool_size"):
-            return resource.pool_size() / MIB
-        import alluvion
-
-        for line in alluvion.metrics({"it": resource}).splitlines():
-            if line.startswith("alluvion_reserved_bytes{"):
-                return float(line.rsplit(" ", 1)[1]) / MIB
-        return float("nan")
-
-    def run() -> tuple[list[float], float]:
-        torch.manual_seed(1)
-        width = 512
-        layer = torch.nn.TransformerEncoderLayer(width, 8, 4 * width, dropout=0.1, batch_first=True)
-        net = torch.nn.TransformerEncoder(layer, 6, enable_nested_tensor=False).cuda()
-        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
-        lengths = random.Random(7)
-        times, peak = [], 0.0
-        for step in range(100):
-            batch = torch.randn(8, lengths.randint(32, 128), width, device="cuda")
-            torch.cuda.synchronize()
-            start = time.perf_counter_ns()
-            optimizer.zero_grad(set_to_none=True)
-            net(batch).square().mean().backward()
-            optimizer.step()
-            torch.cuda.synchronize()
-            if step >= 20:
-                times.append((time.perf_counter_ns() - start) / 1e6)
-            peak = max(peak, reserved())
-        return times, peak
-
-    if pool is None:
-        times, peak = run()
-    else:
-        with torch.cuda.use_mem_pool(pool):
-            times, peak = run()
-    yield "training step", statistics.median(times), "ms"
-    yield "training step, peak reserved", peak, "MiB"
-    if who in ("own", "expandable"):
-        yield "training step, peak live", torch.cuda.max_memory_allocated() / MIB, "MiB"
-
-
 #: For each row: what is run, for whom, and how often more than once is too dear.
 ROWS: dict[str, tuple[Callable[[str], Iterator[Figure]], list[str], int]] = {
     "calls": (calls, ["ours", "rmm"], 99),
-    "torch": (
-        torch_step,
-        ["own", "ours, current", "ours, MemPool", "ours mapped, current", "ours mapped, MemPool", "expandable", "rmm"],
-        1,
-    ),
     "cupy": (cupy_arrays, ["ours", "own", "rmm"], 99),
     "imports": (imports, ["ours", "rmm"], 99),
     "numba": (numba_arrays, ["ours", "own", "rmm"], 1),
