@@ -14,15 +14,6 @@ use crate::resource::ResourceHandle;
 use crate::status::Status;
 use crate::stream::{self, CudaStream, StreamHandle};
 
-/// The layout of a request. Alignments up to 256 are one, and 0 means that one.
-#[inline]
-pub(crate) fn layout(bytes: usize, align: usize) -> Result<Layout, Error> {
-    if align != 0 && !align.is_power_of_two() {
-        return Err(Error::invalid_alignment(align));
-    }
-    Layout::new(bytes, align.max(Layout::MIN_ALIGN))
-}
-
 /// Answers a request in the caller's place: null for no bytes and for a failure.
 ///
 /// # Safety
@@ -39,7 +30,7 @@ pub(crate) unsafe fn answer(
         return Err(null("out"));
     }
     let mut place = Place { out, block: std::ptr::null_mut() };
-    let layout = layout(bytes, align)?;
+    let layout = Layout::of_request(bytes, align)?;
     if bytes > 0 {
         place.block = pointer(allocate(layout)?);
     }
@@ -65,21 +56,6 @@ impl Drop for Place {
 #[inline]
 pub(crate) fn pointer(block: DevicePtr) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(block.address() as usize)
-}
-
-/// A block that comes back, with its layout; `None` if there is nothing to free.
-#[inline]
-pub(crate) fn block(
-    block: *mut c_void,
-    bytes: usize,
-    align: usize,
-) -> Result<Option<(DevicePtr, Layout)>, Error> {
-    let Some(block) = DevicePtr::new(block.expose_provenance() as u64) else { return Ok(None) };
-    let layout = layout(bytes, align)?;
-    if layout.is_empty() {
-        return Err(Error::invalid_argument("bytes", "no block has 0", "pass the bytes of the request"));
-    }
-    Ok(Some((block, layout)))
 }
 
 /// # Safety
@@ -136,7 +112,7 @@ pub unsafe extern "C" fn alv_deallocate_raw(
     stream: CudaStream,
 ) {
     boundary::unanswered("alv_deallocate", (), || {
-        let Some((block, layout)) = self::block(block, bytes, align)? else { return Ok(()) };
+        let Some((block, layout)) = Layout::of_freed(block, bytes, align)? else { return Ok(()) };
         let resource = lend!(resource);
         // SAFETY: the block came from this resource with this size and is given up, by the function's text.
         let at_once =
@@ -182,7 +158,7 @@ pub unsafe extern "C" fn alv_deallocate_sync(
     align: usize,
 ) {
     boundary::unanswered("alv_deallocate_sync", (), || {
-        let Some((block, layout)) = self::block(block, bytes, align)? else { return Ok(()) };
+        let Some((block, layout)) = Layout::of_freed(block, bytes, align)? else { return Ok(()) };
         let resource = lend!(resource);
         // SAFETY: the block came from this resource with this size and is given up, and nothing uses it, by the function's text.
         resource.freeing(|| unsafe { resource.get().deallocate_sync(block, layout) })
@@ -220,7 +196,7 @@ pub unsafe extern "C" fn alv_deallocate_on(
     stream: *const StreamHandle,
 ) {
     boundary::unanswered("alv_deallocate_on", (), || {
-        let Some((block, layout)) = self::block(block, bytes, align)? else { return Ok(()) };
+        let Some((block, layout)) = Layout::of_freed(block, bytes, align)? else { return Ok(()) };
         let resource = lend!(resource);
         let stream = lend!(stream);
         // A stream of another device could not come after the block's uses.

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 
 use alluvion::{Error, Layout, Resource, ResourceExt as _, StreamRef};
 
-use crate::allocate::{block, layout, pointer};
+use crate::allocate::pointer;
 use crate::boundary::{self, null};
 use crate::handle::by_contract::lend;
 use crate::resource::ResourceHandle;
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn alv_allocate_many_raw(
         // SAFETY: the contract of pointers.
         let sizes = unsafe { array("sizes", sizes, count) }?;
         let layouts: Vec<Layout> =
-            sizes.iter().map(|&bytes| layout(bytes, align)).collect::<Result<_, Error>>()?;
+            sizes.iter().map(|&bytes| Layout::of_request(bytes, align)).collect::<Result<_, Error>>()?;
         // Blocks of no bytes are null and not asked for, as by `alv_allocate`: a log would have a row of it, and none of its free.
         let (places, layouts): (Vec<usize>, Vec<Layout>) =
             layouts.into_iter().enumerate().filter(|(_, layout)| !layout.is_empty()).unzip();
@@ -87,7 +87,10 @@ pub unsafe extern "C" fn alv_deallocate_many_raw(
         let blocks = unsafe { array("blocks", blocks, count) }?;
         // SAFETY: the contract of pointers.
         let sizes = unsafe { array("sizes", sizes, count) }?;
-        let all = blocks.iter().zip(sizes).filter_map(|(&of, &bytes)| block(of, bytes, align).transpose());
+        let all = blocks
+            .iter()
+            .zip(sizes)
+            .filter_map(|(&of, &bytes)| Layout::of_freed(of, bytes, align).transpose());
         // One that has no layout leaks, and the others are freed.
         let (all, unknown): (Vec<_>, Vec<_>) = all.partition(Result::is_ok);
         let mut outcome = unknown.into_iter().find_map(Result::err).map_or(Ok(()), Err);

@@ -1,5 +1,7 @@
 //! `Layout`: the only description of memory that a resource accepts.
 
+use core::ffi::c_void;
+
 use crate::error::Error;
 use crate::resource::DevicePtr;
 use crate::size::GRAIN;
@@ -70,6 +72,38 @@ impl Layout {
             }
             _ => Err(Error::size_overflow(count, size_of::<T>())),
         }
+    }
+
+    /// The layout of a request in another language. Alignments up to 256 are one, and 0 means that one.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    #[doc(hidden)]
+    #[inline]
+    pub fn of_request(bytes: usize, align: usize) -> Result<Self, Error> {
+        let layout = Self::new(bytes, if align == 0 { Self::MIN_ALIGN } else { align })?;
+        Ok(Self { align: layout.block_align(), ..layout })
+    }
+
+    /// A block that comes back from another language, with the layout of its request; `None` if there is nothing to free.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new); `InvalidArgument` for a block of no bytes.
+    #[doc(hidden)]
+    #[inline]
+    pub fn of_freed(
+        block: *mut c_void,
+        bytes: usize,
+        align: usize,
+    ) -> Result<Option<(DevicePtr, Self)>, Error> {
+        let Some(block) = DevicePtr::new(block.expose_provenance() as u64) else { return Ok(None) };
+        let layout = Self::of_request(bytes, align)?;
+        if layout.is_empty() {
+            return Err(Error::invalid_argument("bytes", "no block has 0", "pass the bytes of the request"));
+        }
+        Ok(Some((block, layout)))
     }
 
     /// The bytes asked for.
@@ -159,6 +193,19 @@ mod tests {
             assert_eq!((layout.align(), layout.block_align()), (align, align.max(256)));
             assert_eq!(layout.dangling().address() % align as u64, 0);
         }
+    }
+
+    #[test]
+    fn other_languages_have_alignments_of_256_and_more() {
+        for (align, gets) in [(0, 256), (1, 256), (256, 256), (512, 512)] {
+            assert_eq!(Layout::of_request(8, align).ok(), Layout::new(8, gets).ok(), "{align}");
+        }
+        assert!(Layout::of_request(8, 3).is_err_and(|error| error.is_alignment()));
+        let block = core::ptr::without_provenance_mut(4096);
+        let freed = Layout::of_freed(block, 8, 1).ok().flatten();
+        assert_eq!(freed, DevicePtr::new(4096).zip(Layout::from_bytes(8).ok()));
+        assert_eq!(Layout::of_freed(core::ptr::null_mut(), 0, 3).ok(), Some(None));
+        assert!(Layout::of_freed(block, 0, 1).is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use alluvion::{DevicePtr, Error, Resource, StreamRef};
+use alluvion::{DevicePtr, Error, Layout, Resource, StreamRef};
 
 use super::PluginDevice;
 use crate::allocate::{self, answer};
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn alluvion_handler_free(
     stream: CudaStream,
 ) -> c_int {
     boundary::call(|| {
-        let Some((block, layout)) = allocate::block(block, size, 0)? else { return Ok(()) };
+        let Some((block, layout)) = Layout::of_freed(block, size, 0)? else { return Ok(()) };
         // SAFETY: the contract of pointers.
         let resource = match unsafe { given(ctx) }? {
             Some(resource) => resource,

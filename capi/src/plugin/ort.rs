@@ -4,11 +4,10 @@
 
 use std::ffi::{c_int, c_void};
 
-use alluvion::StreamRef;
+use alluvion::{Layout, StreamRef};
 
 use super::torch::trim_all;
 use super::{PluginDevice, block_or_null};
-use crate::allocate::layout;
 use crate::boundary;
 use crate::ledger::address;
 use crate::status::Status;
@@ -23,7 +22,7 @@ pub extern "C" fn alluvion_ort_alloc(size: usize) -> *mut c_void {
         if size == 0 {
             return Ok(None);
         }
-        let layout = layout(size, 0)?;
+        let layout = Layout::of_request(size, 0)?;
         let device = PluginDevice::current_device()?;
         let resource = device.current()?;
         let ledger = device.device.ledger();

@@ -8,10 +8,10 @@
 
 use std::ffi::{c_int, c_void};
 
-use alluvion::{DevicePtr, Error, Resource, StreamRef};
+use alluvion::{DevicePtr, Error, Layout, Resource, StreamRef};
 
 use super::{PluginDevice, block_or_null};
-use crate::allocate::{self, layout, pointer};
+use crate::allocate::{self, pointer};
 use crate::boundary;
 use crate::ledger::address;
 use crate::machine;
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn alluvion_torch_malloc(
         if size == 0 {
             return Ok(None);
         }
-        let layout = layout(size, 0)?;
+        let layout = Layout::of_request(size, 0)?;
         let device = PluginDevice::numbered(device)?;
         let resource = device.fixed()?;
         let taken = device.live.take(size)?;
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn alluvion_torch_free(
     stream: CudaStream,
 ) {
     boundary::unanswered("alluvion_torch_free", (), || {
-        let Some((block, layout)) = allocate::block(block, size, 0)? else { return Ok(()) };
+        let Some((block, layout)) = Layout::of_freed(block, size, 0)? else { return Ok(()) };
         let device = PluginDevice::numbered(device)?;
         // Without a resource no block came from here.
         let Some(resource) = device.known_fixed() else { return Ok(()) };

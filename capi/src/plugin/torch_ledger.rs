@@ -4,10 +4,9 @@
 
 use std::ffi::{c_int, c_void};
 
-use alluvion::{Device, StreamRef};
+use alluvion::{Device, Layout, StreamRef};
 
 use super::{PluginDevice, block_or_null};
-use crate::allocate::layout;
 use crate::boundary;
 use crate::ledger::address;
 use crate::stream::{self, CudaStream};
@@ -24,7 +23,7 @@ pub unsafe extern "C" fn alluvion_torch_ledger_malloc(
         if size == 0 {
             return Ok(None);
         }
-        let layout = layout(size, 0)?;
+        let layout = Layout::of_request(size, 0)?;
         let device = PluginDevice::numbered(device)?;
         let resource = device.current()?;
         let taken = device.live.take(size)?;

@@ -4,13 +4,11 @@
 
 use std::ffi::{c_char, c_void};
 
-use alluvion::Error;
-use alluvion::StreamRef;
 use alluvion::share::ShareConfig;
+use alluvion::{Error, Layout, StreamRef};
 
 use super::lent::SharedHandle;
 use super::{directory, require_known};
-use crate::allocate::layout;
 use crate::boundary;
 use crate::handle::by_contract::{give_to, lend};
 use crate::record::{self, Record};
@@ -82,7 +80,7 @@ pub unsafe extern "C" fn alv_share_raw(
         let make = || {
             let resource = lend!(resource);
             // SAFETY: the contract of pointers.
-            let (layout, config) = (layout(bytes, align)?, unsafe { config(options) }?);
+            let (layout, config) = (Layout::of_request(bytes, align)?, unsafe { config(options) }?);
             // SAFETY: the block is the caller's, with this size, and stays until the end, by the function's text.
             let begin = |stream: StreamRef<'_>| unsafe {
                 SharedHandle::begin(resource, block, layout, config, stream)
@@ -111,7 +109,7 @@ pub unsafe extern "C" fn alv_share_on(
             let resource = lend!(resource);
             let stream = lend!(stream);
             // SAFETY: the contract of pointers.
-            let (layout, config) = (layout(bytes, align)?, unsafe { config(options) }?);
+            let (layout, config) = (Layout::of_request(bytes, align)?, unsafe { config(options) }?);
             // SAFETY: as in `alv_share_raw`.
             unsafe { SharedHandle::begin(resource, block, layout, config, stream.as_ref()) }
         };

@@ -2,8 +2,6 @@
 
 mod bytes;
 mod held_buffer;
-mod layout;
 
 pub(crate) use bytes::{Bytes, parse_bytes};
 pub(crate) use held_buffer::HeldBuffer;
-pub(crate) use layout::layout;

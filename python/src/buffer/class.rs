@@ -25,7 +25,7 @@ use crate::error::{During, raise};
 use crate::resource::{DeviceMemoryResource, Owner};
 use crate::share::Shared;
 use crate::stream::{StreamArgument, StreamHandle};
-use crate::{argument, current, machine};
+use crate::{current, machine};
 
 /// Memory of a device, with a size that can change.
 ///
@@ -174,7 +174,7 @@ impl DeviceBuffer {
         mr: Option<&Bound<'_, PyAny>>,
         align: usize,
     ) -> PyResult<Self> {
-        let layout = raise(py, argument::layout(size, align), During::Allocation)?;
+        let layout = raise(py, Layout::of_request(size, align), During::Allocation)?;
         let mr = match mr {
             Some(mr) => Some(resource_of(mr)?),
             // Without a device an empty buffer can be made all the same.

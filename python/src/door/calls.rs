@@ -20,26 +20,6 @@ fn raw(stream: CudaStream) -> RawStream {
     RawStream(stream.expose_provenance() as u64)
 }
 
-/// The layout of a request. Alignments up to 256 are one, and 0 means that one.
-#[inline]
-fn layout(bytes: usize, align: usize) -> Result<Layout, Error> {
-    if align != 0 && !align.is_power_of_two() {
-        return Err(Error::invalid_alignment(align));
-    }
-    Layout::new(bytes, align.max(Layout::MIN_ALIGN))
-}
-
-/// The layout of a block that comes back; `None` if there is nothing to free.
-#[inline]
-fn block(block: *mut c_void, bytes: usize, align: usize) -> Result<Option<(DevicePtr, Layout)>, Error> {
-    let Some(block) = DevicePtr::new(block.expose_provenance() as u64) else { return Ok(None) };
-    let layout = layout(bytes, align)?;
-    if layout.is_empty() {
-        return Err(Error::invalid_argument("bytes", "no block has 0", "pass the bytes of the request"));
-    }
-    Ok(Some((block, layout)))
-}
-
 /// Answers a request in the caller's place: null for no bytes and for a failure.
 ///
 /// # Safety
@@ -58,7 +38,7 @@ unsafe fn answer(
     // Before anything may panic.
     // SAFETY: not null, so writable.
     unsafe { out.write(core::ptr::null_mut()) };
-    let layout = layout(bytes, align)?;
+    let layout = Layout::of_request(bytes, align)?;
     if bytes > 0 {
         let address = allocate(layout)?.address();
         // SAFETY: as above.
@@ -129,7 +109,7 @@ pub(super) unsafe extern "C" fn deallocate(
     stream: CudaStream,
 ) {
     freed(|| {
-        let Some((block, layout)) = block(address, bytes, align)? else { return Ok(()) };
+        let Some((block, layout)) = Layout::of_freed(address, bytes, align)? else { return Ok(()) };
         // SAFETY: the contract of handles.
         let handle = unsafe { Handle::lend(handle) }?;
         let at_once =
@@ -176,7 +156,7 @@ pub(super) unsafe extern "C" fn deallocate_sync(
     align: usize,
 ) {
     freed(|| {
-        let Some((block, layout)) = block(address, bytes, align)? else { return Ok(()) };
+        let Some((block, layout)) = Layout::of_freed(address, bytes, align)? else { return Ok(()) };
         // SAFETY: the contract of handles.
         let handle = unsafe { Handle::lend(handle) }?;
         // SAFETY: the block came from this stack with this size and is given up, and nothing uses it, by the function's text.

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use alluvion::driver::RawPool;
 use alluvion::error::freeing;
-use alluvion::{AnyResource, Device, DeviceAccessible, DevicePtr, Error, Resource, StreamRef};
+use alluvion::{AnyResource, Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, StreamRef};
 use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyTypeError};
 use pyo3::gc::PyVisit;
@@ -16,8 +16,8 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 
 use super::{Owner, Tower};
 use crate::error::{During, raise};
+use crate::machine;
 use crate::stream::StreamArgument;
-use crate::{argument, machine};
 
 /// A source of memory of a device: what every class of `rmm.mr` derives from.
 #[pyclass(subclass, frozen, weakref, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
@@ -159,7 +159,7 @@ impl DeviceMemoryResource {
     )]
     fn allocate(&self, py: Python<'_>, nbytes: usize, stream: StreamArgument, align: usize) -> PyResult<u64> {
         let owner = self.owner(py)?;
-        let allocated = argument::layout(nbytes, align).and_then(|layout| {
+        let allocated = Layout::of_request(nbytes, align).and_then(|layout| {
             let block = owner.allocate_attached(py, layout, stream.handle())?;
             Ok(if layout.is_empty() { 0 } else { block.address() })
         });
@@ -185,7 +185,7 @@ impl DeviceMemoryResource {
     ) -> PyResult<()> {
         let owner = self.owner(py)?;
         let stream = stream.handle();
-        let freed = argument::layout(nbytes, align).and_then(|layout| {
+        let freed = Layout::of_request(nbytes, align).and_then(|layout| {
             let device = owner.device();
             // A block of no bytes goes down the stack, where it was counted. No block has the address 0.
             let block = if layout.is_empty() { Some(layout.dangling()) } else { DevicePtr::new(ptr) };
