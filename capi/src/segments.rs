@@ -6,16 +6,16 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use alluvion::suballoc::{SegmentHooks, SegmentView, SuballocBook};
-use alluvion::{AnyResource, DevicePtr, Error, ResourceExt as _};
+use alluvion::{AnyResource, Error, ResourceExt as _};
 
 use crate::allocate::pointer;
 use crate::boundary::{self, null};
 use crate::failure::FromProgram;
 use crate::handle::by_contract::lend;
-use crate::machine;
 use crate::resource::ResourceHandle;
 use crate::source::User;
 use crate::status::{ALV_OK, Status};
+use crate::{ledger, machine};
 
 /// A segment: memory that a suballocator has of its upstream in one piece.
 #[derive(Clone, Copy, Debug)]
@@ -143,9 +143,7 @@ pub unsafe extern "C" fn alv_export_segment(
 ) -> Status {
     boundary::call(|| {
         let resource = lend!(resource);
-        let Some(address) = DevicePtr::new(address.expose_provenance() as u64) else {
-            return Err(null("address"));
-        };
+        let address = ledger::address(address).ok_or_else(|| null("address"))?;
         if descriptor.is_null() {
             return Err(null("descriptor"));
         }

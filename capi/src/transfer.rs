@@ -11,6 +11,7 @@ use alluvion::{Error, StreamRef};
 
 use crate::boundary::{self, null};
 use crate::handle::by_contract::lend;
+use crate::ledger;
 use crate::resource::ResourceHandle;
 use crate::status::Status;
 use crate::stream::{self, CudaStream};
@@ -30,10 +31,8 @@ pub unsafe extern "C" fn alv_copy_raw(
         if bytes == 0 {
             return Ok(());
         }
-        if to.is_null() || from.is_null() {
-            return Err(null(if to.is_null() { "to" } else { "from" }));
-        }
-        let (to, from) = (to.expose_provenance() as u64, from.expose_provenance() as u64);
+        let to = ledger::address(to).ok_or_else(|| null("to"))?.address();
+        let from = ledger::address(from).ok_or_else(|| null("from"))?.address();
         let (driver, ordinal) = (device.driver(), device.ordinal());
         let copy = |stream: StreamRef<'_>| {
             // SAFETY: both ranges are valid until the copy has run, and the caller orders the work on them.
@@ -59,10 +58,7 @@ pub unsafe extern "C" fn alv_fill_raw(
         if bytes == 0 {
             return Ok(());
         }
-        if to.is_null() {
-            return Err(null("to"));
-        }
-        let to = to.expose_provenance() as u64;
+        let to = ledger::address(to).ok_or_else(|| null("to"))?.address();
         let (driver, ordinal) = (device.driver(), device.ordinal());
         let fill = |stream: StreamRef<'_>| {
             // SAFETY: the range is valid until the fill has run, and the caller orders the work on it.
@@ -93,10 +89,7 @@ pub unsafe extern "C" fn alv_prefetch_raw(
         if bytes == 0 {
             return Ok(());
         }
-        if address.is_null() {
-            return Err(null("address"));
-        }
-        let address = address.expose_provenance() as u64;
+        let address = ledger::address(address).ok_or_else(|| null("address"))?.address();
         let (driver, ordinal) = (device.driver(), device.ordinal());
         let migrate = |stream: StreamRef<'_>| {
             // SAFETY: the range is valid until the migration has run.

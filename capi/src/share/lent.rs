@@ -14,6 +14,7 @@ use alluvion::{AnyResource, Device, DevicePtr, Error, Layout, Resource as _, Str
 
 use crate::boundary::null;
 use crate::handle::Handle;
+use crate::ledger;
 use crate::resource::ResourceHandle;
 
 /// A block that other processes can open.
@@ -75,7 +76,7 @@ impl SharedHandle {
         let block = if layout.is_empty() {
             layout.dangling()
         } else {
-            DevicePtr::new(block.expose_provenance() as u64).ok_or_else(|| null("block"))?
+            ledger::address(block).ok_or_else(|| null("block"))?
         };
         // SAFETY: the caller's promise.
         let shared = unsafe { SharedBlock::new(resource.get(), block, layout, config, stream) }?;
