@@ -39,8 +39,9 @@ fn over<R: DeviceAccessible>(
             let first = DeviceVec::<i32, &R>::uninit_in(elements, &stream, resource)?;
             let second = DeviceVec::from_device_in(first.as_slice(), &stream, resource)?;
             let third = DeviceVec::from_device_in(second.as_slice(), &stream, resource)?;
+            stream.synchronize()?;
             drop((first, second, third));
-            stream.synchronize()
+            Ok(())
         })?;
         report.print(&Figure::Vectors { what: "three, two copies", elements, ns })?;
     }
