@@ -490,8 +490,8 @@ class OfPool:
             for field in ("engine", "book"):
                 if gdb.types.has_field(value.type.strip_typedefs(), field):
                     value = value[field]
-            desk = value["inner"]
-            begin, length = number_of(desk), desk.type.strip_typedefs().target().sizeof
+            shown = value["shown"]
+            begin, length = number_of(shown), shown.type.strip_typedefs().target().sizeof
             pool = next((pool for pool in known_pools() if begin <= pool.address < begin + length), None)
             return f"{name}({pool.title()}: {pool.figures()})" if pool else f"{name}(not listed)"
         except (Unreadable, gdb.error) as error:
@@ -518,7 +518,7 @@ class OfBlock:
 
 
 class OfContainer:
-    """Prints `DeviceBuffer`, `DeviceVec`, `DeviceScalar` and their slices: where, and how long."""
+    """Prints `DeviceVec`, of which `DeviceBuffer` is one, `DeviceScalar` and their slices: where, and how long."""
 
     def __init__(self, value):
         self.value = value
@@ -526,21 +526,21 @@ class OfContainer:
     def to_string(self):
         value, value_type = self.value, self.value.type.strip_typedefs()
         name = re.sub(r"(\w+::)+", "", str(value_type))
-        element = None if "DeviceBuffer<" in name else value_type.template_argument(0)
+        element = value_type.template_argument(0)
         at, count = 0, None
         while True:
             fields = [field.name for field in value.type.strip_typedefs().fields()]
             if "at" in fields:
                 at, count = int(value["at"]), int(value["len"])
-            inner = next((field for field in ("slice", "vector", "buffer", "block") if field in fields), None)
+            inner = next((field for field in ("slice", "vector", "owned", "block") if field in fields), None)
             if inner is None:
                 break
             value = value[inner]
             if value.type.strip_typedefs().code in (gdb.TYPE_CODE_PTR, gdb.TYPE_CODE_REF):
                 value = value.dereference()
         if count is None:
-            count = int(value["len"]) // (element.sizeof if element else 1)
-        what = f"{count} {'elements' if element else 'bytes'}" + (f", {at} bytes into what is" if at else "")
+            count = int(value["len"]) // (element.sizeof or 1)
+        what = f"{count} elements" + (f", {at} bytes into what is" if at else "")
         return f"{name} of {what} at {OfBlock(value['address']).to_string()}"
 
 
@@ -562,7 +562,7 @@ def printers():
         ("books", r"^alluvion::suballoc::engine::(Engine<.*>|book::SuballocBook)$", OfPool),
         ("addresses", r"^alluvion::driver::device_ptr::DevicePtr$", OfBlock),
         ("containers",
-         r"^alluvion::container::(device_buffer::DeviceBuffer|device_vec::DeviceVec|device_scalar::DeviceScalar"
+         r"^alluvion::container::(device_vec::DeviceVec|device_scalar::DeviceScalar"
          r"|device_slice::DeviceSlice|device_slice_mut::DeviceSliceMut)<.*>$", OfContainer),
         ("streams", r"^alluvion::order::id::StreamId$", OfStream),
     ):

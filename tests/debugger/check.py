@@ -162,12 +162,12 @@ def check_printers():
     vector = said("print numbers")
     assert "DeviceVec<f32" in vector and " of 1000 elements at 0x" in vector and "live, in #" in vector, vector
     assert "Pool(#" in said("print pool"), said("print pool")
-    assert "DeviceBuffer<" in said("print of_graph") and " of 5000 bytes at 0x" in said("print of_graph")
+    assert "DeviceVec<u8" in said("print of_graph") and " of 5000 elements at 0x" in said("print of_graph")
     tail = said("print tail")
     assert "DeviceSlice<f32> of 10 elements, 3960 bytes into what is at 0x" in tail, tail
     assert said("print stream").strip().endswith("= " + by_stream), said("print stream")
     # An address may be a value of the library.
-    assert "state:   live" in said("alluvion block numbers.buffer.block.address")
+    assert "state:   live" in said("alluvion block numbers.owned.block.address")
 
 
 def main():
