@@ -20,6 +20,7 @@ mod paging;
 mod premerge;
 mod report;
 mod requester;
+mod reserving;
 mod resource_impl;
 mod serve;
 mod shut_down;
@@ -29,6 +30,7 @@ mod spill;
 mod strategy;
 mod taking;
 mod telling;
+mod trimming;
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,4 +1,4 @@
-//! Grows and shrinks in place, over an upstream with pages.
+//! Grows in place, over an upstream with pages.
 //!
 //! Three steps each time: under the mutex the nodes leave the bins, so that no other thread finds them; without a lock
 //! pages are unmapped, created and mapped; under the mutex the block goes out, or everything is as it was.
@@ -10,29 +10,15 @@ use smallvec::SmallVec;
 use super::Engine;
 use super::book::{Inner, Reach, Request, SuballocBook, of_owners};
 use super::events::event;
-use super::grow::{PAGE_UNITS, TURNS};
+use super::grow::TURNS;
+use super::reserving::TIMES_MEMORY;
 use super::slow_path::Attempt;
 use crate::error::Error;
 use crate::nvtx;
 use crate::resource::{DevicePtr, Layout, Pages, Resource};
 use crate::stream::Epoch;
 use crate::suballoc::Growth;
-use crate::suballoc::core::{Extent, Growing, Owner, Return, Segment, Stale, UNIT};
-
-/// A range has this many times the memory of the upstream in addresses, so that a hole that is too short for one request
-/// is left to others.
-const TIMES_MEMORY: u64 = 4;
-
-/// All ranges of a machine take at most half of the addresses that a process has, which are 128 TiB: the driver, other libraries and the
-/// heap need them, too. On an H200 231 pools had reserved all of them, after which no pool of the driver could be made, and RMM crashed.
-const ADDRESSES: usize = 1 << 46;
-
-/// A range takes at most this part of what is left of them. On an H200 the first 78 pools have ranges as long as any, and the next ones
-/// shorter and shorter ones, and further ranges when they need them.
-const PART_OF_ADDRESSES: usize = 16;
-
-/// The longest range, in units: 1 TiB less a page, because a count of units has 32 bits.
-const LONGEST: u64 = u32::MAX as u64 + 1 - PAGE_UNITS;
+use crate::suballoc::core::{Extent, Growing, Return, Stale, UNIT};
 
 /// A page is at most this part of the memory, so that one live block keeps little of it from moving. On an H200 that is
 /// 128 MiB, and a request of 512 MiB is four pages.
@@ -123,7 +109,7 @@ fn without(gaps: &[(u64, u32)], returns: &[Return]) -> SmallVec<[(u64, u32); 4]>
 }
 
 /// The parts of some extents that lie in gaps.
-fn parts_of(extents: &[Extent], gaps: &[(u64, u32)]) -> Vec<Extent> {
+pub(super) fn parts_of(extents: &[Extent], gaps: &[(u64, u32)]) -> Vec<Extent> {
     let parts = extents.iter().flat_map(|extent| {
         gaps.iter().filter_map(|&(start, units)| {
             let (from, to) = (start.max(extent.address), (start + u64::from(units) * UNIT).min(extent.end()));
@@ -502,83 +488,6 @@ impl<U: Resource> Engine<U> {
         1 << part(memory as u64, PART_OF_MEMORY).min(movable)
     }
 
-    /// Reserves another range, in which a request fits that no range has a site for. If it is of a short block, it goes to
-    /// the other ranges from now on.
-    fn reserve_longer_range(&self, request: &Request<'_>) -> Result<(), Error> {
-        {
-            let mut inner = self.book.lock();
-            if inner.core.is_short(request.want.units()) {
-                inner.core.close_short_range();
-                return Ok(());
-            }
-        }
-        let (range, units) = self.reserve_range(TIMES_MEMORY, request.need())?;
-        self.book.lock().core.add_range(range, units, self.book.page_units);
-        Ok(())
-    }
-
-    /// Reserves the range of short blocks, unless another thread has, or goes on without one.
-    fn reserve_short_range(&self) -> Result<(), Error> {
-        let reserved = self.reserve_range(1, 0);
-        let unused = {
-            let mut inner = self.book.lock();
-            match reserved {
-                Ok((range, units)) if inner.core.wants_short_range() => {
-                    inner.core.add_short_range(range, units, self.book.page_units);
-                    None
-                }
-                Ok(unused) => Some(unused),
-                Err(error) if error.is_final() => return Err(error),
-                Err(_) => {
-                    inner.core.close_short_range();
-                    None
-                }
-            }
-        };
-        if let (Some((address, units)), Some(pages)) = (unused, self.pages()) {
-            self.unreserve(pages, Segment { address, units });
-        }
-        Ok(())
-    }
-
-    /// Reserves a range of addresses, of so many times the memory, in which a block of `need` units fits. Returns its
-    /// address and its units.
-    fn reserve_range(&self, times: u64, need: u64) -> Result<(u64, u32), Error> {
-        let page = u64::from(self.book.page_units);
-        if let Ok(memory) = self.upstream.memory_info() {
-            // Relaxed: as above.
-            self.upstream_total.fetch_max(memory.total_bytes, core::sync::atomic::Ordering::Relaxed);
-        }
-        let total = self.upstream_total.load(core::sync::atomic::Ordering::Relaxed) / Layout::MIN_ALIGN;
-        let least = need.next_multiple_of(page) + 2 * page;
-        let longest = LONGEST / page * page;
-        let Some(pages) = self.pages().filter(|_| least <= longest) else {
-            return Err(Error::unsupported(
-                "a block of almost 1 TiB over pages",
-                "a range of addresses holds less",
-                "ask for less at once",
-            ));
-        };
-        let left = ADDRESSES.saturating_sub(self.book.device.machine().reserved_addresses());
-        let most = (left / PART_OF_ADDRESSES / Layout::MIN_ALIGN) as u64 / page * page;
-        let most = most.clamp(least, longest);
-        let mut units = (total as u64 * times).next_multiple_of(page).clamp(least, most);
-        loop {
-            match self.reserve(pages, units as usize * Layout::MIN_ALIGN) {
-                Ok(range) => {
-                    self.book.require_same_process()?;
-                    event!(bytes = units as usize * Layout::MIN_ALIGN, address = range.address(), "reserve");
-                    self.announce_to_driver(range.address(), units as usize * Layout::MIN_ALIGN);
-                    // Pages are announced to no tool, but ranges and marks are.
-                    nvtx::start();
-                    return Ok((range.address(), units as u32));
-                }
-                Err(_) if units > least => units = (units / 2).next_multiple_of(page).max(least),
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
     /// Maps the first memory, when the suballocator is made.
     pub(super) fn map_initial(&self, units: u32) -> Result<(), Error> {
         let (range, range_units) = self.reserve_range(TIMES_MEMORY, units.into())?;
@@ -598,102 +507,5 @@ impl<U: Resource> Engine<U> {
         inner.core.abandon_growth(&growing, &filled.mapped, filled.lost.as_slice());
         self.book.note_reserved(&mut inner);
         answer
-    }
-
-    /// Unmaps and releases pages on which no live block lies, until at most `keep_units` are left. Returns the bytes.
-    pub(super) fn trim_pages(&self, keep_units: u64) -> usize {
-        let (mut gone, mut refused, mut open_calls) = (0, Vec::new(), 0);
-        // Pages that stay, because a hook or the driver does not let go of them, count to what is kept: others go in their place. They are
-        // out of the core meanwhile: else they would be the next ones again.
-        while let Some((bytes, kept)) = self.trim_pages_once(keep_units.saturating_sub(units_of(&refused))) {
-            gone += bytes;
-            if kept.is_empty() {
-                break;
-            }
-            refused.extend(kept);
-            open_calls += 1;
-        }
-        if let Some(mut inner) = self.book.lock_unless_forked().filter(|_| !refused.is_empty()) {
-            inner.leaving -= units_of(&refused);
-            refused.into_iter().for_each(|extent| inner.core.abandon_unmapping(extent));
-            (0..open_calls).for_each(|_| inner.end_call());
-            self.book.note_reserved(&mut inner);
-        }
-        gone
-    }
-
-    /// As [`trim_pages`](Self::trim_pages), once. Returns the bytes, and the pages that stay, which are out of the core, and counted as
-    /// leaving; their call goes on. `None` without pages, and in a forked child.
-    fn trim_pages_once(&self, keep_units: u64) -> Option<(usize, Vec<Extent>)> {
-        let pages = self.pages()?;
-        let old = {
-            // A hook may have forked.
-            let mut inner = self.book.lock_unless_forked()?;
-            // In one step: of two threads that trim, each counts what the other has taken.
-            let surplus = inner.core.reserved_units().saturating_sub(keep_units);
-            let surplus = if inner.told.is_frozen { 0 } else { surplus };
-            let old = inner.core.take_pages(surplus, surplus);
-            inner.leaving += units_of(&old);
-            inner.begin_call();
-            self.book.note_reserved(&mut inner);
-            old
-        };
-        let _range =
-            (!old.is_empty()).then(|| nvtx::range(c"trim", units_of(&old) as usize * Layout::MIN_ALIGN));
-        let (kept, _) = self.give_back(pages, &old);
-        let kept_at: BTreeSet<u64> = kept.iter().map(|extent| extent.address).collect();
-        let gone_units = units_of(&old) - units_of(&kept);
-        let gone = gone_units as usize * Layout::MIN_ALIGN;
-        // In a forked child the parent's memory is leaked.
-        let Some(mut inner) = self.book.lock_unless_forked() else { return Some((gone, Vec::new())) };
-        inner.leaving -= gone_units;
-        for extent in old.into_iter().filter(|extent| !kept_at.contains(&extent.address)) {
-            inner.core.finish_unmapping(extent);
-        }
-        // Where a page fills its range, the addresses go with it.
-        let empty = if self.book.moves_pages() { Vec::new() } else { inner.core.take_empty_ranges() };
-        if kept.is_empty() {
-            inner.end_call();
-        }
-        self.book.note_reserved(&mut inner);
-        drop(inner);
-        empty.into_iter().for_each(|range| self.unreserve(pages, range));
-        Some((gone, kept))
-    }
-
-    /// Returns all ranges to the upstream, when the suballocator ends. What work may still use is leaked.
-    ///
-    /// The work of a page that is leaked knows the addresses of its blocks, and not those of its aliases.
-    pub(super) fn return_ranges(
-        &self,
-        is_lost: impl Fn(Owner) -> bool,
-        is_of_graph: impl Fn(u64, u64) -> bool,
-    ) {
-        let Some(pages) = self.pages() else { return };
-        let (aliases, ranges) = {
-            let core = &mut self.book.lock().core;
-            (core.drain_aliases(), core.ranges_to_drain(is_lost))
-        };
-        let stuck: Vec<Extent> =
-            aliases.into_iter().filter(|alias| self.unmap(pages, *alias).is_err()).collect();
-        // A page with an address left is not released.
-        let is_stuck = |extent: Extent| stuck.iter().any(|alias| alias.number == extent.number);
-        for drained in ranges {
-            let Segment { address, units } = drained.range;
-            let mut is_empty = parts_of(&stuck, &[(address, units)]).is_empty();
-            for (extent, is_lost) in drained.extents {
-                let is_lost = is_lost || is_of_graph(extent.address, extent.end());
-                // What a hook does not let go of is leaked, too.
-                let is_lost = is_lost || !self.book.let_go_of_page(extent);
-                if is_lost || self.unmap(pages, extent).is_err() {
-                    is_empty = false;
-                } else if !is_stuck(extent) {
-                    self.release(pages, extent);
-                }
-            }
-            if is_empty {
-                self.unreserve(pages, drained.range);
-            }
-        }
     }
 }
