@@ -6,6 +6,7 @@
 
 use core::mem::offset_of;
 
+use super::large_blocks::LargeBlocks;
 use super::recent::Recent;
 use super::size_class::{CLASSES, Want};
 use super::{Owner, UNIT};
@@ -44,13 +45,6 @@ const FIRST_RUN: u8 = if cfg!(loom) { 1 } else { 0 };
 
 /// The classes whose blocks fit in a run twice.
 const RUN_CLASSES: usize = 40;
-
-/// The table of large blocks: the size selects the set, and any way of it may hold the block. Programs use a few dozen
-/// large sizes at a time. Under loom one set, because a thread of a model has 32 KiB of stack.
-const SETS: usize = if cfg!(loom) { 1 } else { 16 };
-const WAYS: usize = 4;
-const LARGE: usize = SETS * WAYS;
-const _: () = assert!(LARGE <= u64::BITS as usize);
 
 const _: () = assert!(RUN_CLASSES < CLASSES);
 
@@ -92,30 +86,6 @@ impl CacheEntry {
     }
 }
 
-/// A large block.
-#[derive(Clone, Copy, Debug, Default)]
-struct Large {
-    units: u32,
-    address: u64,
-    epoch: u64,
-}
-
-/// A large block that the core would cut again where it lies, as of a count of locks: see [`Cache::put_in_place`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct InPlace {
-    address: u64,
-    units: u32,
-    locks: usize,
-}
-
-/// A debugger finds the blocks at its address.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct LargeTable {
-    blocks: [Large; LARGE],
-    in_place: InPlace,
-}
-
 /// A block on its way from a cache to the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spilled {
@@ -133,14 +103,11 @@ pub(crate) struct Cache {
     was_emptied: bool,
     /// The length of the blocks in the last stack, which are all of one size.
     only_units: u32,
-    /// Which ways of the table are full, a bit each.
-    large_full: u64,
     /// With an [`EDGE`] in front and behind.
     entries: Vec<CacheEntry>,
     stacked_units: u32,
     /// The long block that the core has cut last for this stream, over pages: the lower bits of its unit, 0 for none.
     last_cut: u32,
-    large_units: u64,
     hits: u64,
     misses: u64,
     /// The sum of `hits` and `misses` at the last call of [`is_idle`](Self::is_idle).
@@ -149,8 +116,7 @@ pub(crate) struct Cache {
     recent: Recent,
     /// The next run of each class, and of blocks of one size, has 2 to this power blocks.
     runs: [u8; RUN_CLASSES + 1],
-    /// Made when the first large block comes: 1.5 KiB, which most streams never need.
-    large: Option<Box<Apart<LargeTable>>>,
+    large: LargeBlocks,
     shown: ShownCache,
 }
 
@@ -163,18 +129,16 @@ impl Default for Cache {
             turn: 0,
             was_emptied: false,
             only_units: 0,
-            large_full: 0,
             entries: Vec::new(),
             stacked_units: 0,
             last_cut: 0,
-            large_units: 0,
             hits: 0,
             misses: 0,
             looked_at: 0,
             heads: [NONE; HEADS],
             recent: Recent::NONE,
             runs: [FIRST_RUN; RUN_CLASSES + 1],
-            large: None,
+            large: LargeBlocks::default(),
             shown: ShownCache::default(),
         }
     }
@@ -210,7 +174,7 @@ impl Cache {
 
     /// The units in it.
     pub(crate) fn units(&self) -> u64 {
-        u64::from(self.stacked_units) + self.large_units
+        u64::from(self.stacked_units) + self.large.units()
     }
 
     /// Takes a block out.
@@ -218,7 +182,7 @@ impl Cache {
     pub(crate) fn take(&mut self, want: Want) -> Option<u64> {
         let address = match want.stack() {
             Some(stack) => self.pop(stack, want.units())?.address,
-            None => self.take_large(want.units())?,
+            None => self.large.take(want.units())?,
         };
         self.hits += 1;
         Some(address)
@@ -229,7 +193,7 @@ impl Cache {
     pub(crate) fn put(&mut self, want: Want, address: u64, epoch: Epoch) -> bool {
         match want.stack() {
             Some(stack) => self.push(stack, want.units(), address, epoch),
-            None => self.put_large(want.units(), address, epoch),
+            None => self.large.put(want.units(), address, epoch),
         }
     }
 
@@ -238,10 +202,7 @@ impl Cache {
     /// of this stream that is long [gives it back](Self::spill_large) first. So the core decides where blocks lie, as if it were asked.
     #[inline]
     pub(crate) fn put_in_place(&mut self, want: Want, address: u64, epoch: Epoch, locks: usize) -> bool {
-        let units = want.units();
-        self.large.as_ref().is_some_and(|large| large.in_place == InPlace { address, units, locks })
-            && self.large_full == 0
-            && self.put_large(units, address, epoch)
+        self.large.put_in_place(want.units(), address, epoch, locks)
     }
 
     /// Notes the long block that the core has cut last for this stream.
@@ -260,7 +221,7 @@ impl Cache {
 
     /// Notes that the core would cut this block again where it lies.
     pub(crate) fn note_in_place(&mut self, want: Want, address: u64, locks: usize) {
-        self.large_table().in_place = InPlace { address, units: want.units(), locks };
+        self.large.note_in_place(want.units(), address, locks);
     }
 
     /// Returns `true` if the block is known to be here: if it is large, or one of those that were put last.
@@ -268,7 +229,7 @@ impl Cache {
     pub(crate) fn holds(&self, want: Want, address: u64) -> bool {
         match want.stack() {
             Some(_) => self.recent.has(address),
-            None => self.has_large(first_way_of(want.units()), address),
+            None => self.large.has(want.units(), address),
         }
     }
 
@@ -367,57 +328,12 @@ impl Cache {
         true
     }
 
-    #[inline]
-    fn take_large(&mut self, units: u32) -> Option<u64> {
-        let first = first_way_of(units);
-        let large = self.large.as_deref()?;
-        let way = (first..first + WAYS)
-            .find(|&way| large.blocks[way].units == units && self.large_full & (1 << way) != 0)?;
-        self.large_full &= !(1 << way);
-        self.large_units -= u64::from(units);
-        Some(large.blocks[way].address)
-    }
-
-    #[inline]
-    fn put_large(&mut self, units: u32, address: u64, epoch: Epoch) -> bool {
-        let first = first_way_of(units);
-        let empty = (!self.large_full >> first & ((1 << WAYS) - 1)).trailing_zeros() as usize;
-        if empty >= WAYS || self.has_large(first, address) {
-            return false;
-        }
-        self.large_table().blocks[first + empty] = Large { units, address, epoch: epoch.0 };
-        self.large_full |= 1 << (first + empty);
-        self.large_units += u64::from(units);
-        true
-    }
-
-    #[inline]
-    fn large_table(&mut self) -> &mut LargeTable {
-        self.large.get_or_insert_with(no_large_blocks)
-    }
-
-    fn has_large(&self, first: usize, address: u64) -> bool {
-        // Most often the set is empty.
-        let full = self.large_full >> first & ((1 << WAYS) - 1);
-        let Some(large) = self.large.as_deref().filter(|_| full != 0) else { return false };
-        (0..WAYS).any(|way| large.blocks[first + way].address == address && full & (1 << way) != 0)
-    }
-
-    fn large_blocks(&self) -> impl Iterator<Item = Large> + '_ {
-        let all = self.large.iter().flat_map(|large| large.blocks.iter().copied().enumerate());
-        all.filter(|(way, _)| self.large_full & (1 << way) != 0).map(|(_, large)| large)
-    }
-
     /// Makes room for one more such block. From a full set it takes one block; from full stacks a quarter of all
     /// entries, those of the same class first.
     pub(crate) fn make_room(&mut self, want: Want, mut spill: impl FnMut(Spilled)) {
         let Some(first) = want.stack() else {
             self.turn = self.turn.wrapping_add(1);
-            let way = first_way_of(want.units()) + self.turn as usize % WAYS;
-            if self.large_full & (1 << way) != 0 {
-                self.spill_way(way, &mut spill);
-            }
-            return;
+            return self.large.make_room(want.units(), self.turn, spill);
         };
         let mut spilled = 0;
         for turn in 0..STACKS {
@@ -434,7 +350,7 @@ impl Cache {
         if self.units() == 0 {
             return 0;
         }
-        let mut spilled = self.spill_large(&mut spill);
+        let mut spilled = self.large.spill(&mut spill);
         for stack in 0..STACKS as u8 {
             spilled += self.spill_stack(stack, usize::MAX, &mut spill);
         }
@@ -448,7 +364,7 @@ impl Cache {
     #[inline]
     pub(crate) fn has_long(&self) -> bool {
         let stacks = &self.heads[usize::from(LONG_CLASS)..CLASSES];
-        self.large_full != 0 || stacks.iter().fold(NONE, |all, head| all & head) != NONE
+        !self.large.is_empty() || stacks.iter().fold(NONE, |all, head| all & head) != NONE
     }
 
     /// Spills the blocks that are longer than [`LONG_UNITS`]. Returns the number of blocks.
@@ -456,7 +372,7 @@ impl Cache {
         if !self.has_long() {
             return 0;
         }
-        let mut spilled = self.spill_large(&mut spill);
+        let mut spilled = self.large.spill(&mut spill);
         for class in LONG_CLASS..CLASSES as u8 {
             if self.heads[class as usize] != NONE {
                 spilled += self.spill_stack(class, usize::MAX, &mut spill);
@@ -467,22 +383,8 @@ impl Cache {
 
     /// Spills the large blocks. Returns the number of blocks.
     #[inline]
-    pub(crate) fn spill_large(&mut self, mut spill: impl FnMut(Spilled)) -> usize {
-        let mut spilled = 0;
-        while self.large_full != 0 {
-            self.spill_way(self.large_full.trailing_zeros() as usize, &mut spill);
-            spilled += 1;
-        }
-        spilled
-    }
-
-    fn spill_way(&mut self, way: usize, spill: &mut impl FnMut(Spilled)) {
-        self.large_full &= !(1 << way);
-        let Some(Large { units, address, epoch }) = self.large.as_ref().map(|large| large.blocks[way]) else {
-            return;
-        };
-        self.large_units -= u64::from(units);
-        spill(Spilled { address, epoch: Epoch(epoch) });
+    pub(crate) fn spill_large(&mut self, spill: impl FnMut(Spilled)) -> usize {
+        self.large.spill(spill)
     }
 
     /// Takes up to `most` blocks off a stack.
@@ -497,7 +399,6 @@ impl Cache {
 
     /// Every block in it.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = Spilled> + '_ {
-        let large = self.large_blocks().map(|way| Spilled { address: way.address, epoch: Epoch(way.epoch) });
         let stacks = self.heads.iter().flat_map(move |head| {
             let mut at = *head;
             core::iter::from_fn(move || {
@@ -506,7 +407,7 @@ impl Cache {
                 Some(Spilled { address: entry.address, epoch: entry.epoch() })
             })
         });
-        large.chain(stacks)
+        self.large.iter().chain(stacks)
     }
 
     /// The newest epoch of its blocks.
@@ -520,24 +421,18 @@ impl Cache {
             cache_shown: offset_of!(Self, shown) as u32,
             cache_heads: offset_of!(Self, heads) as u32,
             cache_stacks: STACKS as u32,
-            cache_large: offset_of!(Self, large) as u32,
-            cache_large_full: offset_of!(Self, large_full) as u32,
             cache_hits: offset_of!(Self, hits) as u32,
             cache_misses: offset_of!(Self, misses) as u32,
             entry_bytes: size_of::<CacheEntry>() as u32,
             entry_address: offset_of!(CacheEntry, address) as u32,
             entry_link: offset_of!(CacheEntry, epoch_and_next) as u32,
-            large_bytes: size_of::<Large>() as u32,
-            large_address: offset_of!(Large, address) as u32,
-            large_epoch: offset_of!(Large, epoch) as u32,
-            ..plan
+            ..LargeBlocks::plan(plan, offset_of!(Self, large))
         }
     }
 
     /// The host memory that it takes, in bytes.
     pub(crate) fn metadata_bytes(&self) -> usize {
-        let large = self.large.as_ref().map_or(0, |large| size_of_val(&**large));
-        size_of::<Self>() + self.entries.capacity() * size_of::<CacheEntry>() + large
+        size_of::<Self>() + self.entries.capacity() * size_of::<CacheEntry>() + self.large.table_bytes()
     }
 }
 
@@ -546,24 +441,11 @@ fn low_bits(address: u64) -> u32 {
     (address / UNIT) as u32
 }
 
-/// Out of line, because it is needed once.
-#[cold]
-#[inline(never)]
-fn no_large_blocks() -> Box<Apart<LargeTable>> {
-    Box::new(Apart(LargeTable { blocks: [Large::default(); LARGE], in_place: InPlace::default() }))
-}
-
 /// Which of the `runs` is that of a request, and the longest, if it may have one at all.
 fn run_of(want: Want) -> Option<(usize, u32)> {
     let most = (RUN_UNITS / want.units()).min(RUN_BLOCKS);
     let stack = want.stack().filter(|_| most > 1)?;
     Some(((stack as usize).min(RUN_CLASSES), most))
-}
-
-/// Where the set of a size begins. Sizes of one program often differ by powers of two, so all bits have their say.
-#[inline]
-fn first_way_of(units: u32) -> usize {
-    (units.wrapping_mul(0x9E37_79B1) >> 28) as usize % SETS * WAYS
 }
 
 const _: () = assert!(Layout::MIN_ALIGN == 256);
@@ -618,7 +500,7 @@ mod tests {
 
         let large = Want::of_units(9999).expect("not zero");
         let held = (0..).take_while(|at| cache.put(large, (1 << 50) + at * 256, Epoch(1))).count();
-        assert_eq!(held, WAYS);
+        assert_eq!(held, LargeBlocks::WAYS);
         let mut spilled = 0;
         cache.make_room(large, |_| spilled += 1);
         assert!(spilled == 1 && cache.put(large, 1 << 51, Epoch(1)));
@@ -644,11 +526,10 @@ mod tests {
         }
         let mut lines = std::collections::HashSet::new();
         for cache in &caches {
-            let large = cache.large.as_deref().expect("a large block is in it");
             let own = [
                 lines_of(core::slice::from_ref(&**cache)),
                 lines_of(&cache.entries[EDGE..cache.entries.len() - EDGE]),
-                lines_of(core::slice::from_ref(large)),
+                cache.large.table().map(lines_of).expect("a large block is in it"),
             ];
             let shared = own.into_iter().flatten().find(|line| !lines.insert(*line));
             assert_eq!(shared, None, "a pair of lines has data of two caches");

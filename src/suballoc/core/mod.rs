@@ -24,6 +24,7 @@ mod fit;
 mod gather;
 mod index;
 mod join;
+mod large_blocks;
 mod mapping;
 mod node;
 mod nodes;
