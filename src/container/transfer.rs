@@ -89,6 +89,7 @@ impl<B: HostBuffer> Transfer<B> {
         let (host, outcome) = transfer.finish(settled);
         match outcome {
             Err(error) => Err(Returned::new(host, error)),
+            // Only `Settled::Over(Ok(()))` finishes so, and that has returned above.
             Ok(()) => unreachable!(),
         }
     }

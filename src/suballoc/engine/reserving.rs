@@ -105,7 +105,7 @@ impl<U: Resource> Engine<U> {
         }
     }
 
-    /// Returns all ranges to the upstream, when the suballocator ends. What work may still use is leaked.
+    /// Returns all ranges to the upstream, when the suballocator ends. Pages that work may still use are leaked.
     ///
     /// The work of a page that is leaked knows the addresses of its blocks, and not those of its aliases.
     pub(super) fn return_ranges(
@@ -127,7 +127,7 @@ impl<U: Resource> Engine<U> {
             let mut is_empty = parts_of(&stuck, &[(address, units)]).is_empty();
             for (extent, is_lost) in drained.extents {
                 let is_lost = is_lost || is_of_graph(extent.address, extent.end());
-                // What a hook does not let go of is leaked, too.
+                // A page that a hook does not let go of is leaked, too.
                 let is_lost = is_lost || !self.book.let_go_of_page(extent);
                 if is_lost || self.unmap(pages, extent).is_err() {
                     is_empty = false;
